@@ -1,0 +1,40 @@
+"""What a task needs to know about a robot, whatever the robot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+
+
+@dataclass(frozen=True)
+class Robot:
+    """A robot as data: how to add it to a scene, and the names a task asks for.
+
+    Attributes:
+        name: Prefix of the task ids, "Franka" or "Kuka".
+        add_to: Adds bodies, joints, geoms, sites, the wrist camera and position actuators to a
+            spec, on a base frame that the function places itself (x = 1, turned to look along -x).
+        joints: Actuated joints in the order of the action; actuators bear the same names.
+        home: Home position of each joint (rad, m), before noise.
+        speeds: Factor on the action of each joint (dimensionless; fingers of the Franka 0.1).
+        arm_bodies: Bodies that must not be touched: contact of more than 1 N ends the episode.
+        fingers: Sites at the grasp points, in the order of the published observation.
+        palm: Site at the palm's centre, where the published observation has one.
+        reach_sites: Sites whose mean is the point that Reach brings to the goal.
+        wrist_camera: Name of the egocentric camera.
+        drop_limit: How far an object may fall below its start before the episode ends (m).
+    """
+
+    name: str
+    add_to: Callable[[mujoco.MjSpec], None]
+    joints: tuple[str, ...]
+    home: tuple[float, ...]
+    speeds: tuple[float, ...]
+    arm_bodies: tuple[str, ...]
+    fingers: tuple[str, ...]
+    palm: str | None
+    reach_sites: tuple[str, ...]
+    wrist_camera: str
+    drop_limit: float
