@@ -1,1 +1,70 @@
-"""x"""
+"""Exploration bonuses from masked input modeling, and the PixMC-Sparse benchmark.
+
+The public names below are imported when first used, so that ``import mimex`` is instant and
+Gymnasium, which imports this package to find its environments, does not pull in PyTorch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mimex.bonus import masks
+    from mimex.bonus.autoencoder import LARGER, AutoencoderSize
+    from mimex.bonus.base import IntrinsicReward, NoBonus
+    from mimex.bonus.icm import ICM
+    from mimex.bonus.mimex import MIMEx
+    from mimex.bonus.pseudocount import PseudoCount
+    from mimex.bonus.rnd import RND
+    from mimex.bonus.scale import BonusScale, Rewards
+    from mimex.data.tracker import WindowTracker
+    from mimex.data.windows import RolloutWindows
+    from mimex.types import Window
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Window": "mimex.types",
+    "MIMEx": "mimex.bonus.mimex",
+    "RND": "mimex.bonus.rnd",
+    "ICM": "mimex.bonus.icm",
+    "PseudoCount": "mimex.bonus.pseudocount",
+    "NoBonus": "mimex.bonus.base",
+    "IntrinsicReward": "mimex.bonus.base",
+    "BonusScale": "mimex.bonus.scale",
+    "Rewards": "mimex.bonus.scale",
+    "WindowTracker": "mimex.data.tracker",
+    "RolloutWindows": "mimex.data.windows",
+    "AutoencoderSize": "mimex.bonus.autoencoder",
+    "LARGER": "mimex.bonus.autoencoder",
+}
+
+__all__ = [
+    "Window",
+    "MIMEx",
+    "RND",
+    "ICM",
+    "PseudoCount",
+    "NoBonus",
+    "IntrinsicReward",
+    "masks",
+    "AutoencoderSize",
+    "LARGER",
+    "BonusScale",
+    "Rewards",
+    "WindowTracker",
+    "RolloutWindows",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "masks":
+        return import_module("mimex.bonus.masks")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'mimex' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

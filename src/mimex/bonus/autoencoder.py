@@ -1,0 +1,278 @@
+"""The masked sequence autoencoder: how well can the hidden part of a window be filled in?
+
+Exact savings over the textbook arithmetic, none of which changes a number:
+
+- only visible steps are embedded, and only scored steps are decoded and predicted;
+- the last decoder block computes queries of scored steps alone;
+- several masks are one batched pass over features stored once;
+- the prediction layer and its squared error are one operation that keeps a single array of the
+  features' width (``squared_error``), where autograd would keep three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mimex.nn.squared_error import squared_error
+from mimex.nn.transformer import Block, sinusoidal_positions
+
+EXCLUDED = -1e9
+"""Score of a padded key; finite, so that a row of nothing but padding gives numbers, not NaN."""
+
+
+@dataclass(frozen=True)
+class AutoencoderSize:
+    """Widths and depths of the autoencoder; the defaults are the paper's."""
+
+    width: int = 128
+    depth: int = 4
+    heads: int = 4
+    decoder_width: int = 64
+    decoder_depth: int = 1
+    decoder_heads: int = 2
+    mlp_ratio: float = 4.0
+    class_token: bool = True  # a learned token beside the visible ones, as the released code has
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name not in ("class_token", "decoder_depth") and value <= 0:
+                raise ValueError(f"{name}={value} must be positive.")
+
+
+LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
+"""The paper's larger decoder: width, depth and heads doubled."""
+
+
+class MaskedSequenceAutoencoder(nn.Module):
+    """Predicts the hidden steps (or numbers) of windows ``(B, L, D)`` from the visible ones.
+
+    Whole hidden steps go the way of a masked autoencoder: visible steps through the encoder, a
+    shared mask token at each hidden position, a light decoder. Hidden single numbers are set to
+    zero and all steps go through the decoder alone.
+
+    Args:
+        feature_dim: Numbers a step, D.
+        length: Steps a window, L.
+        size: Widths and depths; ``LARGER`` is the paper's larger decoder.
+        action_dim: If given, ``error`` takes actions, and each one conditions the step it led to,
+            visible or hidden.
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        length: int,
+        size: AutoencoderSize | None = None,
+        action_dim: int | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (("feature_dim", feature_dim), ("length", length)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1.")
+        self.size = size = size or AutoencoderSize()
+        self.feature_dim, self.length, self.action_dim = feature_dim, length, action_dim
+        self.encoder_embed = nn.Linear(feature_dim, size.width)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, size.width)) if size.class_token else None
+        self.blocks = nn.ModuleList(
+            Block(size.width, size.heads, size.mlp_ratio) for _ in range(size.depth)
+        )
+        self.norm = nn.LayerNorm(size.width, eps=1e-6)
+        self.decoder_embed = nn.Linear(size.width, size.decoder_width)
+        self.mask_token = nn.Parameter(torch.zeros(1, 1, size.decoder_width))
+        self.decoder_blocks = nn.ModuleList(
+            Block(size.decoder_width, size.decoder_heads, size.mlp_ratio)
+            for _ in range(size.decoder_depth)
+        )
+        self.decoder_norm = nn.LayerNorm(size.decoder_width, eps=1e-6)
+        self.decoder_pred = nn.Linear(size.decoder_width, feature_dim)
+        if action_dim is not None:
+            self.action_embed = nn.Linear(action_dim, size.width)
+            self.decoder_action_embed = nn.Linear(action_dim, size.decoder_width)
+        self.positions: Tensor
+        self.decoder_positions: Tensor
+        self.register_buffer(
+            "positions", sinusoidal_positions(length, size.width), persistent=False
+        )
+        self.register_buffer(
+            "decoder_positions", sinusoidal_positions(length, size.decoder_width), persistent=False
+        )
+        self.apply(_initialise)
+        nn.init.normal_(self.mask_token, std=0.02)
+        if self.cls_token is not None:
+            nn.init.normal_(self.cls_token, std=0.02)
+
+    def error(
+        self,
+        features: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None = None,
+        actions: Tensor | None = None,
+        targets: Tensor | None = None,
+    ) -> Tensor:
+        """The mean squared error of the hidden part of each window: ``(B,)``, differentiable.
+
+        Args:
+            features: ``(B, L, D)``; gradients do not flow to them.
+            hidden: ``(B, L)`` whole steps or ``(B, L, D)`` single numbers.
+            valid: ``(B, L)``; steps that are not valid are neither seen nor scored.
+            actions: ``(B, L, A)``, for a model with ``action_dim``.
+            targets: The hidden entries to score, of the shape of ``hidden``; all of them when
+                left out. A window without any has the error zero.
+        """
+        targets = hidden if targets is None else targets
+        return self.errors(features, hidden[None], valid, actions, targets[None])[0]
+
+    def errors(
+        self,
+        features: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None,
+        actions: Tensor | None,
+        targets: Tensor,
+    ) -> Tensor:
+        """As ``error`` for K masks at once: ``hidden (K, B, L[, D])`` gives ``(K, B)``."""
+        features = features.detach()
+        if valid is not None:
+            targets = targets & (valid if hidden.ndim == 3 else valid.unsqueeze(2))
+        if not bool(targets.any()):
+            return features.new_zeros(hidden.shape[:2])
+        if hidden.ndim == 4:
+            return self._number_errors(features, hidden, valid, actions, targets)
+        masks, batch, length = hidden.shape
+        window = torch.arange(masks * batch, device=hidden.device) % batch
+        hidden, targets = hidden.flatten(0, 1), targets.flatten(0, 1)  # (K*B, L)
+        if masks == 1:
+            return self._step_errors(features, window, hidden, valid, actions, targets)[None]
+        # Masks drawn twice for a window are computed once: of the five masks that keep one step
+        # of five, five draws hit 3.4.
+        code = (hidden << torch.arange(length, device=hidden.device)).sum(1) + (window << length)
+        _, back = torch.unique(code, return_inverse=True)
+        first = torch.empty_like(back).scatter_(
+            0, back, torch.arange(len(back), device=back.device)
+        )
+        first = first[: int(back.max()) + 1]
+        errors = self._step_errors(
+            features, window[first], hidden[first], valid, actions, targets[first]
+        )
+        return errors[back].view(masks, batch)
+
+    def _step_errors(
+        self,
+        features: Tensor,
+        window: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None,
+        actions: Tensor | None,
+        targets: Tensor,
+    ) -> Tensor:
+        """Errors ``(R,)`` of windows ``features[window]`` under masks ``hidden (R, L)``."""
+        batch, length = features.shape[:2]
+        visible = ~hidden if valid is None else ~hidden & valid[window]
+        shown, shown_ok = _positions(visible)  # (R, V)
+        asked, asked_ok = _positions(targets)  # (R, T)
+        flat = features.reshape(batch * length, -1)
+        first = (window * length).unsqueeze(1)  # step l of row r is row first[r] + l of flat
+
+        # Encode the visible steps, and the class token behind them.
+        if shown.numel() < len(flat):
+            x = self.encoder_embed(flat[(first + shown).flatten()])
+        else:  # several masks: embed each step once, then pick
+            x = self.encoder_embed(flat)[(first + shown).flatten()]
+        x = x.view(*shown.shape, self.size.width) + self.positions[shown]  # (R, V, C)
+        if actions is not None:
+            flat_actions = actions.reshape(batch * length, -1)
+            x = x + self.action_embed(flat_actions)[first + shown]
+        if self.cls_token is not None:
+            x = torch.cat([x, self.cls_token.expand(len(x), -1, -1)], dim=1)
+            shown_ok = nn.functional.pad(shown_ok, (0, 1), value=True)
+        key_bias = _key_bias(shown_ok)
+        for block in self.blocks:
+            x = block(x, key_bias)
+        x = self.decoder_embed(self.norm(x))  # (R, V + 1, c)
+
+        # Decode. Scored steps go first, so that the last block can compute them alone: attention
+        # knows no order beyond the positions that are added. The class token has none.
+        query = self.mask_token + self.decoder_positions[asked]  # (R, T, c)
+        seen = x[:, : shown.shape[1]] + self.decoder_positions[shown]
+        if actions is not None:
+            embedded = self.decoder_action_embed(flat_actions)
+            query, seen = query + embedded[first + asked], seen + embedded[first + shown]
+        x = torch.cat([query, seen, x[:, shown.shape[1] :]], dim=1)
+        x = self._decode(x, _key_bias(torch.cat([asked_ok, shown_ok], dim=1)), asked.shape[1])
+
+        pred = self.decoder_pred
+        errors = squared_error(
+            x.flatten(0, 1), pred.weight, pred.bias, flat, (first + asked).flatten()
+        )
+        errors = errors.view(asked.shape) * asked_ok
+        means: Tensor = errors.sum(1) / asked_ok.sum(1).clamp(min=1)
+        return means
+
+    def _number_errors(
+        self,
+        features: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None,
+        actions: Tensor | None,
+        targets: Tensor,
+    ) -> Tensor:
+        """Errors ``(K, B)`` where ``hidden (K, B, L, D)`` hides single numbers."""
+        x = self.decoder_embed(self.encoder_embed(features.masked_fill(hidden, 0.0)))
+        x = x + self.decoder_positions  # (K, B, L, c)
+        if actions is not None:
+            x = x + self.decoder_action_embed(actions)
+        key_bias = None if valid is None else _key_bias(valid.repeat(len(hidden), 1))
+        x = self._decode(x.flatten(0, 1), key_bias, x.shape[2])
+        residual = self.decoder_pred(x).view(hidden.shape) - features
+        squares: Tensor = residual.square() * targets
+        return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
+
+    def _decode(self, x: Tensor, key_bias: Tensor | None, scored: int) -> Tensor:
+        """Runs the decoder and keeps the leading ``scored`` tokens."""
+        for depth, block in enumerate(self.decoder_blocks, start=1):
+            x = block(x, key_bias, scored if depth == len(self.decoder_blocks) else None)
+        decoded: Tensor = self.decoder_norm(x[:, :scored])
+        return decoded
+
+    def load_published(self, state_dict: Mapping[str, Any]) -> None:
+        """Loads the weights of the published model, which has our parameter names.
+
+        Its position tables are left out (ours are the same numbers), and a model without class
+        token makes this one do without, too.
+        """
+        weights = {k: v for k, v in state_dict.items() if not k.endswith("pos_embed.pe")}
+        if "cls_token" not in weights:
+            self.cls_token = None
+        try:
+            self.load_state_dict(weights)
+        except RuntimeError as error:
+            raise ValueError(
+                "these are not the weights of a published model of this size "
+                f"(feature_dim={self.feature_dim}, {self.size}): {error}"
+            ) from error
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+
+
+def _positions(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The places of True in each row ``(R, L)``: ``(R, most)``, and which of them are real."""
+    counts = chosen.sum(1)
+    most = int(counts.max()) if len(counts) else 0
+    if int(counts.sum()) == most * len(counts):  # the same number in every row
+        return chosen.nonzero()[:, 1].view(len(chosen), most), chosen.new_ones(len(chosen), most)
+    places = chosen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    return places, torch.arange(most, device=chosen.device) < counts.unsqueeze(1)
+
+
+def _key_bias(real: Tensor) -> Tensor | None:
+    """What to add to attention scores so that only real tokens ``(R, S)`` are looked at."""
+    return None if bool(real.all()) else torch.where(real, 0.0, EXCLUDED)

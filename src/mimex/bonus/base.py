@@ -1,0 +1,62 @@
+"""What an intrinsic reward is to the rest of the world, and the one that pays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from mimex.types import Metrics, Window
+
+
+class IntrinsicReward(Protocol):
+    """A bonus for novelty. It looks at windows of a trajectory and at nothing else."""
+
+    @property
+    def length(self) -> int:
+        """How many steps a window must have."""
+
+    def reward(self, window: Window) -> Tensor:
+        """Scores each window: ``(B,)``. Nothing is changed, and the same window scores the same."""
+
+    def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
+        """Scores each window, then takes one step of learning from them.
+
+        Args:
+            window: The windows.
+            train_fraction: The share of the windows, chosen at random, that is learned from.
+
+        Returns:
+            The rewards ``(B,)`` as they were before the step, and metrics.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to continue: tensors, numbers and strings in nested dicts."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+
+
+class NoBonus:
+    """Pays nothing: the baseline that explores by the policy's own noise."""
+
+    length = 1
+
+    def reward(self, window: Window) -> Tensor:
+        """Zeros."""
+        return torch.zeros(len(window), device=window.features.device)
+
+    def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
+        """Zeros, and nothing learned."""
+        return self.reward(window), {"bonus/mean": 0.0}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing but the name."""
+        return {"kind": "NoBonus"}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Checks the name."""
+        if state.get("kind") != "NoBonus":
+            raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a 'NoBonus'.")

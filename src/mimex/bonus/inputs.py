@@ -1,0 +1,104 @@
+"""From a window to what a network takes: checks, encoder, one-hot codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from mimex.types import Window
+
+Encoder = Callable[[Tensor], Tensor]
+"""Maps raw observations ``(B, ...)`` to features ``(B, D)``; called without gradient."""
+
+
+def read_features(
+    window: Window,
+    length: int,
+    feature_dim: int | None,
+    encoder: Encoder | None,
+    device: torch.device,
+) -> Tensor:
+    """The features ``(B, L, D)`` of a window, checked, encoded if there is an encoder."""
+    raw = window.features.to(device)
+    if len(raw) == 0:
+        raise ValueError("the window is empty (0 windows): there is nothing to score.")
+    if raw.shape[1] != length:
+        raise ValueError(
+            f"features has shape {tuple(raw.shape)}: windows of length {raw.shape[1]}; this bonus "
+            f"was made for length={length}."
+        )
+    if encoder is not None:
+        with torch.no_grad():
+            features = encoder(raw.flatten(0, 1)).detach()
+        features = features.reshape(*raw.shape[:2], *features.shape[1:])
+    elif raw.ndim == 2 and not raw.is_floating_point():
+        features = _one_hot("features", raw, feature_dim, "feature_dim")
+    else:
+        features = raw if raw.dtype == torch.float32 else raw.float()
+    if features.ndim != 3 or (feature_dim is not None and features.shape[2] != feature_dim):
+        raise ValueError(
+            f"features has shape {tuple(features.shape)}; expected (B, {length}, "
+            f"{feature_dim or 'D'}): windows of vectors. Images need encoder=..., a function from "
+            "images (B, C, H, W) to features (B, D)."
+        )
+    return check_finite(features, "features", window.valid.to(device))
+
+
+def read_actions(window: Window, action_dim: int, device: torch.device) -> Tensor:
+    """The actions ``(B, L, A)`` of a window, checked, one-hot where they are discrete."""
+    actions = window.actions
+    if actions is None:
+        raise ValueError(
+            f"this bonus uses actions (action_dim={action_dim}), but the window has none: "
+            "Window(features, valid, actions), where actions[:, k] led to features[:, k]."
+        )
+    actions = actions.to(device)
+    if actions.ndim == 2 and not actions.is_floating_point():
+        return _one_hot("actions", actions, action_dim, "action_dim")
+    if actions.ndim != 3 or actions.shape[2] != action_dim:
+        raise ValueError(
+            f"actions has shape {tuple(actions.shape)} and type {actions.dtype}; expected "
+            f"(B, L, {action_dim}) numbers, or (B, L) integers below action_dim={action_dim}."
+        )
+    return check_finite(actions.float(), "actions", window.valid.to(device))
+
+
+def check_finite(values: Tensor, name: str, valid: Tensor | None = None) -> Tensor:
+    """Refuses NaN and infinity, naming the first place; in padding they become zeros."""
+    # One pass without temporaries; a sum can overflow to infinity only where a closer look is due.
+    if bool(values.sum().isfinite()):
+        return values
+    bad = ~values.isfinite()
+    if valid is not None:
+        bad &= valid.unsqueeze(2)
+    if bool(bad.any()):
+        place = tuple(bad.nonzero()[0].tolist())
+        at = ", ".join(
+            f"{what} {i}" for what, i in zip(("window", "step", "number"), place, strict=False)
+        )
+        raise ValueError(
+            f"{name} has {int(bad.sum())} NaN or infinite values; the first is "
+            f"{float(values[place])} at {at}. Nothing was learned from this batch."
+        )
+    return values if valid is None else values.masked_fill(~valid.unsqueeze(2), 0.0)
+
+
+def check_fraction(train_fraction: float) -> None:
+    """Refuses shares of the windows that are not in (0, 1]."""
+    if not 0 < train_fraction <= 1:
+        raise ValueError(f"train_fraction={train_fraction} is outside (0, 1].")
+
+
+def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tensor:
+    if size is None:
+        raise ValueError(
+            f"{name} are discrete, and their number cannot be seen from a window: give {size_name}."
+        )
+    if codes.min() < 0 or codes.max() >= size:
+        raise ValueError(
+            f"{name} has codes from {int(codes.min())} to {int(codes.max())}; expected 0 to "
+            f"{size_name} - 1 = {size - 1}."
+        )
+    return nn.functional.one_hot(codes.long(), size).float()

@@ -1,0 +1,1 @@
+"""Networks and running statistics: parts that know nothing of reinforcement learning."""

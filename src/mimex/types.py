@@ -1,0 +1,82 @@
+"""The containers that the parts of mimex hand to each other: arrays with names, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = Tensor | np.ndarray[Any, Any]
+"""What users may hand in."""
+
+Metrics = dict[str, float]
+"""What a part reports about a step, by name: ``bonus/loss``, ``ppo/std``, ..."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Window:
+    """A batch of trailing windows of a trajectory, oldest step first.
+
+    Arrays of NumPy are taken as they are (shared, not copied).
+
+    Attributes:
+        features: ``(B, L, D)`` numbers; also ``(B, L)`` integers for discrete observations, or
+            ``(B, L, ...)`` raw observations for a bonus that was given an encoder.
+        valid: ``(B, L)`` bool; False where the window reaches back before its episode's first
+            observation. All True when left out.
+        actions: ``(B, L, A)``, or ``(B, L)`` integers for discrete actions:
+            ``actions[:, k]`` is the action that LED TO ``features[:, k]``, so that
+            ``(features[:, k - 1], actions[:, k], features[:, k])`` is one transition.
+    """
+
+    features: Tensor
+    valid: Tensor
+    actions: Tensor | None
+
+    def __init__(
+        self, features: Array, valid: Array | None = None, actions: Array | None = None
+    ) -> None:
+        features = _tensor("features", features)
+        if features.ndim < 2:
+            raise ValueError(
+                f"features has shape {tuple(features.shape)}; expected (B, L, D): a batch of "
+                "windows of length L. For one window add a dimension: features[None]."
+            )
+        batch, length = features.shape[:2]
+        if valid is None:
+            valid = torch.ones(batch, length, dtype=torch.bool)
+        valid = _tensor("valid", valid).to(features.device)
+        if valid.dtype != torch.bool or valid.shape != (batch, length):
+            raise ValueError(
+                f"valid is {valid.dtype} of shape {tuple(valid.shape)}; expected bool of shape "
+                f"{(batch, length)}, the first two dimensions of features."
+            )
+        if actions is not None:
+            actions = _tensor("actions", actions).to(features.device)
+            if actions.shape[:2] != (batch, length) or actions.ndim > 3:
+                raise ValueError(
+                    f"actions has shape {tuple(actions.shape)}; expected ({batch}, {length}, A), "
+                    f"or ({batch}, {length}) integers: one action per observation of the window."
+                )
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "valid", valid)
+        object.__setattr__(self, "actions", actions)
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def length(self) -> int:
+        """The number of steps in each window, L."""
+        return int(self.features.shape[1])
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    try:
+        tensor: Tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} cannot be read as an array: {error}") from error
+    return tensor.detach()

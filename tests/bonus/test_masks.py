@@ -1,0 +1,169 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mimex.bonus.masks import (
+    AllMask,
+    FeatureMask,
+    LastMask,
+    LeaveOneOutMask,
+    MixtureMask,
+    NextStepMask,
+    SpanMask,
+    TimeMask,
+    hidden_count,
+)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@st.composite
+def valid_masks(draw):
+    """Left-padded validity of a few windows, all of one length from 2 to 10."""
+    length = draw(st.integers(2, 10))
+    sizes = draw(st.lists(st.integers(0, length), min_size=1, max_size=6))
+    return torch.tensor([[l >= length - size for l in range(length)] for size in sizes])
+
+
+@pytest.mark.parametrize(
+    ("length", "ratio", "hidden"),
+    [
+        # kept = floor(L * (1 - ratio)); float error made the released code keep nothing here:
+        (5, 0.8, 4),
+        (10, 0.9, 9),
+        # floor gives 0 here, and one step stays visible all the same:
+        (2, 0.7, 1),
+        (3, 0.7, 2),
+        # and by hand:
+        (5, 0.7, 4),
+        (6, 0.7, 5),
+        (4, 0.7, 3),
+        (10, 0.7, 7),
+        (5, 0.2, 1),
+        (5, 0.0, 1),
+        (10, 0.5, 5),
+        (1920, 0.95, 1824),
+    ],
+)
+def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden):
+    assert hidden_count(length, ratio) == hidden
+    mask = TimeMask(ratio).sample(torch.ones(64, length, dtype=torch.bool), generator())
+    assert mask.sum(1).tolist() == [hidden] * 64
+    assert TimeMask(ratio).effective_ratio(length) == pytest.approx(hidden / length)
+
+
+@given(valid_masks(), st.floats(0, 0.999), st.integers(0, 100))
+def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, seed):
+    for mask in (TimeMask(ratio), SpanMask(ratio)):
+        hidden = mask.sample(valid, generator(seed))
+        assert not (hidden & ~valid).any(), "padding was hidden"
+        expected = [hidden_count(int(n), ratio) for n in valid.sum(1)]
+        assert hidden.sum(1).tolist() == expected
+
+
+@given(valid_masks(), st.integers(0, 100))
+def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
+    sizes = valid.sum(1)
+    for mask in (TimeMask(0.99), SpanMask(0.99), LastMask(), NextStepMask(), LeaveOneOutMask()):
+        hidden = mask.sample(valid, generator(seed))
+        assert not (hidden & ~valid).any()
+        enough = sizes >= 2
+        assert (hidden.sum(1)[enough] >= 1).all()
+        assert (hidden.sum(1)[enough] < sizes[enough]).all()
+        assert (hidden.sum(1)[~enough] == 0).all()
+
+
+@given(valid_masks(), st.integers(1, 7), st.floats(0, 0.999))
+def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio):
+    hidden = FeatureMask(ratio, feature_dim).sample(valid, generator())
+    assert hidden.shape == (*valid.shape, feature_dim)
+    assert not (hidden & ~valid.unsqueeze(2)).any()
+    expected = [hidden_count(int(n) * feature_dim, ratio) for n in valid.sum(1)]
+    assert hidden.flatten(1).sum(1).tolist() == expected
+
+
+def test_time_mask_hides_every_step_equally_often():
+    hidden = TimeMask(0.7).sample(torch.ones(20_000, 5, dtype=torch.bool), generator())
+    # 80 % each; four standard errors of a share of 20,000 are 1.1 %.
+    assert hidden.float().mean(0).tolist() == pytest.approx([0.8] * 5, abs=0.012)
+
+
+def test_span_mask_hides_one_run_at_every_place():
+    hidden = SpanMask(0.4).sample(torch.ones(500, 5, dtype=torch.bool), generator())
+    found = {tuple(row.nonzero().flatten().tolist()) for row in hidden}
+    assert found == {(0, 1), (1, 2), (2, 3), (3, 4)}
+
+
+def test_last_mask_hides_the_newest_step():
+    valid = torch.tensor([[True] * 4, [False, True, True, True], [False, False, False, True]])
+    hidden = LastMask().sample(valid, generator())
+    assert hidden.tolist() == [[False] * 3 + [True], [False] * 3 + [True], [False] * 4]
+
+
+def test_next_step_mask_scores_the_first_hidden_step_and_hides_the_future():
+    mask = NextStepMask()
+    hidden = mask.sample(torch.ones(500, 4, dtype=torch.bool), generator())
+    rows = {tuple(row.tolist()) for row in hidden}
+    assert rows == {
+        (False, True, True, True),
+        (False, False, True, True),
+        (False, False, False, True),
+    }
+    targets = mask.targets(hidden)
+    assert (targets.sum(1) == 1).all()
+    assert torch.equal(targets.int().argmax(1), hidden.int().argmax(1))
+
+
+def test_leave_one_out_hides_every_position_once():
+    valid = torch.tensor([[True] * 3, [False, True, True], [False, False, True]])
+    hidden = LeaveOneOutMask().draw(valid, 3, generator())
+    assert torch.equal(hidden.sum(0), torch.tensor([[1, 1, 1], [0, 1, 1], [0, 0, 0]]))
+    assert (hidden.sum(2) <= 1).all()
+    with pytest.raises(ValueError, match="masks=3"):
+        LeaveOneOutMask().require(3, masks=2)
+
+
+def test_all_mask_hides_all_that_is_valid():
+    valid = torch.tensor([[False, True, True]])
+    assert torch.equal(AllMask().sample(valid, generator()), valid)
+    AllMask().require(1, 1)
+
+
+def test_mixture_draws_parts_by_weight():
+    valid = torch.ones(8_000, 5, dtype=torch.bool)
+    mixture = MixtureMask([LastMask(), AllMask()], [3, 1])
+    share = (mixture.sample(valid, generator()).sum(1) == 5).float().mean()
+    assert float(share) == pytest.approx(0.25, abs=0.02)
+    assert mixture.effective_ratio(5) == pytest.approx(0.75 * 0.2 + 0.25)
+
+
+def test_the_same_generator_gives_the_same_mask():
+    valid = torch.ones(32, 6, dtype=torch.bool)
+    for mask in (TimeMask(), SpanMask(), NextStepMask(), FeatureMask(0.5, 3)):
+        first, again = mask.sample(valid, generator(3)), mask.sample(valid, generator(3))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, mask.sample(valid, generator(4)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TimeMask(1.0), r"ratio=1.0 is outside \[0, 1\)"),
+        (lambda: TimeMask(-0.1), r"ratio=-0.1 is outside"),
+        (lambda: TimeMask(float("nan")), "outside"),
+        (lambda: SpanMask(1.5), "outside"),
+        (lambda: FeatureMask(1.0), "outside"),
+        (lambda: TimeMask(0.5).require(1, 1), "length=1 leaves TimeMask nothing"),
+        (lambda: LastMask().require(1, 1), "Use length >= 2, or AllMask"),
+        (lambda: FeatureMask(0.5, 1).require(1, 1), "single number"),
+        (lambda: MixtureMask([]), "0 parts"),
+        (lambda: MixtureMask([LastMask()], [0.0]), "positive"),
+        (lambda: MixtureMask([FeatureMask(0.5)]), "FeatureMask cannot be part"),
+    ],
+)
+def test_impossible_settings_are_refused_with_the_remedy(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

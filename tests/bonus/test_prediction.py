@@ -1,0 +1,334 @@
+"""What every masked-prediction bonus promises, run over all of them."""
+
+import copy
+
+import pytest
+import torch
+
+import mimex
+from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
+from mimex.types import Window
+
+D, A, L, B = 6, 3, 5, 40
+
+MAKERS = {
+    "mimex": lambda **kw: mimex.MIMEx(D, L, **kw),
+    "mimex-k3": lambda **kw: mimex.MIMEx(D, L, masks=3, **kw),
+    "mimex-feature": lambda **kw: mimex.MIMEx(D, L, mask=FeatureMask(0.8), **kw),
+    "mimex-actions": lambda **kw: mimex.MIMEx(D, L, action_dim=A, **kw),
+    "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalise=True, **kw),
+    "rnd": lambda **kw: mimex.RND(D, L, **kw),
+    "icm": lambda **kw: mimex.ICM(D, A, L, **kw),
+    "pseudocount": lambda **kw: mimex.PseudoCount(D, L, masks=2, **kw),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def windows(seed=0, batch=B, padded=False):
+    g = torch.Generator().manual_seed(seed)
+    valid = torch.ones(batch, L, dtype=torch.bool)
+    if padded:
+        valid = torch.arange(L) >= torch.arange(batch).unsqueeze(1) % L
+    features = torch.randn(batch, L, D, generator=g) * valid.unsqueeze(2)
+    return Window(features, valid, torch.randn(batch, L, A, generator=g))
+
+
+def flat(state, prefix=""):
+    for key, value in state.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def same_state(one, other):
+    one, other = dict(flat(one)), dict(flat(other))
+    return one.keys() == other.keys() and all(
+        torch.equal(v, other[k]) if isinstance(v, torch.Tensor) else v == other[k]
+        for k, v in one.items()
+    )
+
+
+def test_reward_is_pure(make):
+    bonus = make()
+    before, world = bonus.state_dict(), torch.get_rng_state()
+    first = bonus.reward(windows())
+    assert torch.equal(first, bonus.reward(windows()))
+    assert same_state(before, bonus.state_dict())
+    assert torch.equal(world, torch.get_rng_state())
+    assert not first.requires_grad
+    assert first.shape == (B,)
+    assert (first >= 0).all()
+
+
+def test_learn_pays_what_reward_said_before_the_step(make):
+    bonus = make()
+    for seed in range(3):
+        window = windows(seed, padded=True)
+        said = bonus.reward(window)
+        paid, metrics = bonus.learn(window)
+        assert torch.allclose(paid, said, atol=1e-6)
+        assert metrics["bonus/mean"] == pytest.approx(float(paid.mean()), abs=1e-6)
+        assert bonus.steps == seed + 1
+
+
+def test_learning_makes_what_was_seen_less_novel_than_what_was_not(make):
+    bonus = make(lr=3e-3)
+    seen = windows(1, batch=16)
+    start = float(bonus.reward(seen).mean())
+    for _ in range(60):
+        bonus.learn(seen)
+    shifted = Window(seen.features + 3.0, seen.valid, seen.actions)
+    assert float(bonus.reward(seen).mean()) < 0.8 * start
+    assert float(bonus.reward(shifted).mean()) > 1.5 * float(bonus.reward(seen).mean())
+
+
+def test_the_global_random_state_is_neither_used_nor_changed(make):
+    torch.manual_seed(1)
+    one = make(seed=5)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    other = make(seed=5)
+    for seed in range(3):
+        a, _ = one.learn(windows(seed), train_fraction=0.5)
+        b, _ = other.learn(windows(seed), train_fraction=0.5)
+        assert torch.equal(a, b)
+    assert torch.equal(state, torch.get_rng_state())
+    assert not torch.equal(make(seed=6).reward(windows()), make(seed=5).reward(windows()))
+
+
+def test_an_interrupted_loop_continues_bit_for_bit(make):
+    straight, interrupted = make(), make()
+    for seed in range(4):
+        straight.learn(windows(seed), 0.5)
+        interrupted.learn(windows(seed), 0.5)
+    saved = copy.deepcopy(interrupted.state_dict())
+    interrupted.learn(windows(99))  # lost
+    resumed = make(seed=77)  # another start, overwritten by the state
+    resumed.load_state_dict(saved)
+    for seed in range(4, 8):
+        a, metrics_a = straight.learn(windows(seed, padded=True), 0.5)
+        b, metrics_b = resumed.learn(windows(seed, padded=True), 0.5)
+        assert torch.equal(a, b)
+        assert metrics_a == metrics_b
+    assert same_state(straight.state_dict(), resumed.state_dict())
+
+
+def test_train_fraction_scores_all_and_trains_on_a_part(make):
+    bonus = make()
+    paid, metrics = bonus.learn(windows(), train_fraction=0.25)
+    assert torch.allclose(paid, make().reward(windows()), atol=1e-6)
+    assert metrics["bonus/trained"] == B // 4
+    # Training on a part of identical windows is training on the whole of them.
+    alike = windows(batch=8)
+    alike = Window(
+        *(x[:1].expand(8, *x.shape[1:]) for x in (alike.features, alike.valid, alike.actions))
+    )
+    whole, part = make(), make()
+    if not hasattr(whole.mask, "ratio"):  # no random mask: the gradients must be the same
+        whole.learn(alike)
+        part.learn(alike, 0.5)
+        for p, q in zip(whole.network.parameters(), part.network.parameters(), strict=True):
+            assert torch.allclose(p, q, atol=1e-6)
+
+
+def test_chunks_change_nothing(make, monkeypatch):
+    whole, chunked = make(), make()
+    a, metrics_a = whole.learn(windows(padded=True), 0.6)
+    monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", (7, 7))
+    b, metrics_b = chunked.learn(windows(padded=True), 0.6)
+    assert torch.allclose(a, b, atol=1e-6)
+    assert metrics_a == pytest.approx(metrics_b, abs=1e-5)
+    for p, q in zip(whole.network.parameters(), chunked.network.parameters(), strict=True):
+        if p.grad is not None:
+            assert torch.allclose(p.grad, q.grad, atol=1e-6)
+
+
+def test_padding_never_counts(make):
+    bonus = make()
+    window = windows(padded=True)
+    garbage = torch.where(window.valid.unsqueeze(2), window.features, torch.full((), 1e4))
+    changed = Window(garbage, window.valid, window.actions)
+    assert torch.allclose(bonus.reward(window), bonus.reward(changed), atol=1e-5)
+    # NaN in padding is no data either.
+    nan = Window(
+        torch.where(window.valid.unsqueeze(2), window.features, torch.full((), float("nan"))),
+        window.valid,
+        window.actions,
+    )
+    assert bonus.reward(nan).isfinite().all()
+
+
+def test_empty_windows_earn_and_teach_nothing(make):
+    bonus = make()
+    nothing = Window(
+        torch.zeros(4, L, D), torch.zeros(4, L, dtype=torch.bool), torch.zeros(4, L, A)
+    )
+    before = {k: v.clone() for k, v in bonus.network.state_dict().items()}
+    paid, _ = bonus.learn(nothing)
+    assert (paid == 0).all()
+    for name, value in bonus.network.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_nan_is_refused_with_its_place_and_changes_nothing(make, poison):
+    bonus = make()
+    bonus.learn(windows())
+    before = bonus.state_dict()
+    features = windows().features.clone()
+    features[3, -1, 1] = poison
+    with pytest.raises(ValueError, match=r"features has 1 NaN.*window 3, step 4, number 1"):
+        bonus.learn(Window(features, actions=windows().actions))
+    assert same_state(before, bonus.state_dict())
+
+
+def test_bad_windows_are_refused(make):
+    bonus = make()
+    actions = windows().actions
+    for window, message in [
+        (Window(torch.randn(4, L, D + 1), actions=actions[:4]), "feature"),
+        (Window(torch.randn(4, L + 1, D)), "length 6.*length=5"),
+        (Window(torch.randn(0, L, D), actions=actions[:0]), "empty"),
+        (Window(torch.randn(4, L, 2, 8, 8), actions=actions[:4]), "encoder"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            bonus.learn(window)
+    with pytest.raises(ValueError, match=r"train_fraction=0"):
+        bonus.learn(windows(), train_fraction=0)
+
+
+def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
+    bonus = make()
+    bonus.learn(windows())
+    before = bonus.state_dict()
+    wrong_kind = {**before, "kind": "Other"}
+    wrong_shape = copy.deepcopy(before)
+    name = next(iter(wrong_shape["network"]))
+    wrong_shape["network"][name] = torch.zeros(1, 1, 1, 1)
+    missing = copy.deepcopy(before)
+    del missing["network"][name]
+    no_optimizer = copy.deepcopy(before)
+    name = next(iter(no_optimizer["optimizer"]))
+    no_optimizer["optimizer"][name]["exp_avg"] = torch.zeros(1)
+    for state, message in [
+        (wrong_kind, "Other"),
+        (wrong_shape, "has shape"),
+        (missing, "missing"),
+        (no_optimizer, "exp_avg"),
+        ({**before, "feature_dim": D + 1}, "feature_dim=7"),
+        ({k: v for k, v in before.items() if k != "generator"}, "generator"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            bonus.load_state_dict(state)
+        assert same_state(before, bonus.state_dict())
+
+
+def test_feature_dim_is_taken_from_the_first_window():
+    bonus = mimex.MIMEx()
+    given = mimex.MIMEx(D)
+    assert torch.equal(bonus.reward(windows()), given.reward(windows()))
+    with pytest.raises(ValueError, match="features has shape"):
+        bonus.learn(Window(torch.randn(2, L, D + 1)))
+    fresh = mimex.MIMEx()
+    fresh.load_state_dict(bonus.state_dict())
+    assert torch.equal(fresh.reward(windows()), bonus.reward(windows()))
+
+
+def test_discrete_observations_are_one_hot():
+    codes = torch.randint(0, D, (B, L), generator=torch.Generator().manual_seed(0))
+    one_hot = torch.nn.functional.one_hot(codes, D).float()
+    for name in ("mimex", "rnd", "pseudocount"):
+        assert torch.equal(
+            MAKERS[name]().reward(Window(codes)), MAKERS[name]().reward(Window(one_hot))
+        )
+    with pytest.raises(ValueError, match="0 to feature_dim - 1 = 5"):
+        MAKERS["rnd"]().reward(Window(codes + 3))
+    with pytest.raises(ValueError, match="give feature_dim"):
+        mimex.RND(length=L).reward(Window(codes))
+
+
+def test_images_go_through_a_given_encoder_without_gradient():
+    encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, D))
+    images = torch.randint(0, 256, (B, L, 3, 2, 2), dtype=torch.uint8)
+    bonus = mimex.MIMEx(D, L, encoder=lambda x: encoder(x.float() / 255))
+    paid, _ = bonus.learn(Window(images))
+    with torch.no_grad():
+        features = encoder(images.flatten(0, 1).float() / 255).view(B, L, D)
+    assert torch.allclose(paid, mimex.MIMEx(D, L).reward(Window(features)), atol=1e-6)
+    assert encoder[1].weight.grad is None
+
+
+def test_masks_are_averaged_by_their_number():
+    """Fault 1 of the released code: the average over K masks was divided by K - 1."""
+    torch.manual_seed(0)
+    one = mimex.MIMEx(D, L, mask=TimeMask(0.5))
+    for masks in (2, 5):
+        many = mimex.MIMEx(D, L, masks=masks, mask=TimeMask(0.5))
+        many.network.load_state_dict(one.network.state_dict())
+        same = windows(batch=1)
+        same = Window(same.features.expand(4000, L, D))
+        assert float(many.reward(same).mean()) == pytest.approx(
+            float(one.reward(same).mean()), rel=0.02
+        )
+
+
+def test_every_mask_of_a_window_is_hand_averaged_over_those_that_hide_something():
+    bonus = mimex.MIMEx(D, L, mask=LeaveOneOutMask(), masks=L)
+    window = windows(padded=True)
+    paid = bonus.reward(window)
+    for row in range(B):
+        places = window.valid[row].nonzero().flatten().tolist()
+        errors = []
+        for place in places if len(places) > 1 else []:
+            hidden = torch.zeros(1, L, dtype=torch.bool)
+            hidden[0, place] = True
+            one = slice(row, row + 1)
+            errors.append(
+                float(
+                    bonus.autoencoder.error(
+                        window.features[one], hidden, window.valid[one]
+                    ).detach()
+                )
+            )
+        expected = sum(errors) / len(errors) if errors else 0.0
+        assert float(paid[row]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_more_masks_take_one_optimizer_step_and_report_their_standard_error():
+    bonus = mimex.MIMEx(D, L, masks=4)
+    _, metrics = bonus.learn(windows())
+    assert bonus.steps == 1
+    steps = {float(s["step"]) for s in bonus.optimizer.state.values()}
+    assert steps == {1.0}
+    hidden = bonus.mask.draw(windows().valid, 4, torch.Generator().manual_seed(0))
+    untouched = mimex.MIMEx(D, L, masks=4)
+    errors = untouched.autoencoder.errors(windows().features, hidden, None, None, hidden)
+    assert metrics["bonus/standard_error"] == pytest.approx(
+        float((errors.detach().std(0) / 2).mean()), rel=1e-4
+    )
+    assert "bonus/standard_error" not in mimex.MIMEx(D, L).learn(windows())[1]
+
+
+def test_settings_are_checked_at_construction():
+    for make, message in [
+        (lambda: mimex.MIMEx(D, 0), "length=0"),
+        (lambda: mimex.MIMEx(D, 1), "length >= 2"),
+        (lambda: mimex.MIMEx(D, 5, 1.0), "ratio=1.0"),
+        (lambda: mimex.MIMEx(D, 5, masks=0), "masks=0"),
+        (lambda: mimex.MIMEx(D, lr=0.0), "lr=0.0"),
+        (lambda: mimex.MIMEx(0), "feature_dim=0"),
+        (lambda: mimex.MIMEx(D, mask=LeaveOneOutMask()), "masks=5"),
+        (lambda: mimex.MIMEx(D, padding="mirror"), "padding='mirror'"),
+        (lambda: mimex.ICM(D, A, 1), "length"),
+        (lambda: mimex.ICM(D, 0), "action_dim=0"),
+        (lambda: mimex.PseudoCount(1), "single number"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make()
+    assert mimex.MIMEx(D, 5, 0.7).effective_ratio == pytest.approx(0.8)
+    assert mimex.MIMEx(D, 2, 0.7).effective_ratio == pytest.approx(0.5)

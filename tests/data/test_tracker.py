@@ -1,0 +1,104 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mimex.data.tracker import WindowTracker, replay_rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    length=st.integers(1, 5),
+    starts=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=15),
+    saved_at=st.integers(0, 14),
+)
+def test_windows_equal_a_plain_loop(length, starts, saved_at):
+    tracker = WindowTracker(2, length, 1, action_dim=1)
+    episodes = [[], []]
+    for t, row in enumerate(starts):
+        if t == saved_at:
+            state, tracker = tracker.state_dict(), WindowTracker(2, length, 1, action_dim=1)
+            tracker.load_state_dict(state)
+        features = torch.tensor([[10.0 + t], [20.0 + t]])
+        window = tracker.push(features, torch.tensor(row), features + 100)
+        for n in range(2):
+            if row[n]:
+                episodes[n] = []
+            led = 0.0 if row[n] else float(features[n]) + 100
+            episodes[n].append((float(features[n]), led))
+            expected = episodes[n][-length:]
+            valid = window.valid[n]
+            assert window.features[n, valid, 0].tolist() == [o for o, _ in expected]
+            assert window.actions[n, valid, 0].tolist() == [a for _, a in expected]
+            assert (window.features[n, ~valid] == 0).all()
+            assert valid.tolist() == [False] * (length - len(expected)) + [True] * len(expected)
+
+
+def test_a_window_handed_out_never_changes():
+    """Fault 2: windows that alias the history were zeroed at the episode's end."""
+    tracker = WindowTracker(1, 3, 1)
+    windows = [tracker.push([[float(t)]], torch.tensor([t == 0])) for t in range(1, 5)]
+    kept = [w.features.clone() for w in windows]
+    tracker.push([[9.0]], torch.tensor([True]))
+    windows[-1].features.zero_()
+    last = tracker.push([[10.0]], torch.tensor([False]))
+    assert last.features[0, :, 0].tolist() == [0.0, 9.0, 10.0]
+    assert all(torch.equal(w.features, k) for w, k in zip(windows[:-1], kept[:-1], strict=True))
+
+
+def test_peek_sees_a_final_observation_without_keeping_it():
+    tracker = WindowTracker(1, 3, 1)
+    tracker.push([[1.0]], torch.tensor([True]))
+    tracker.push([[2.0]], torch.tensor([False]))
+    assert tracker.peek([[3.0]]).features[0, :, 0].tolist() == [1.0, 2.0, 3.0]
+    window = tracker.push([[7.0]], torch.tensor([True]))
+    assert window.features[0, :, 0].tolist() == [0.0, 0.0, 7.0]
+
+
+def test_bad_input_is_refused():
+    tracker = WindowTracker(2, 3, 4)
+    with pytest.raises(ValueError, match=r"features has shape \(2, 5\)"):
+        tracker.push(torch.zeros(2, 5), torch.zeros(2, dtype=torch.bool))
+    with pytest.raises(ValueError, match="starts is torch.float32"):
+        tracker.push(torch.zeros(2, 4), torch.zeros(2))
+    with pytest.raises(ValueError, match="length=0"):
+        WindowTracker(2, 0, 4)
+    with pytest.raises(ValueError, match=r"expected \(2, 3, 4\)"):
+        tracker.load_state_dict(WindowTracker(2, 2, 4).state_dict())
+    with pytest.raises(ValueError, match="action_dim"):
+        WindowTracker(2, 3, 4, action_dim=1).push(
+            torch.zeros(2, 4), torch.zeros(2, dtype=torch.bool)
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    capacity=st.integers(3, 8),
+    length=st.integers(1, 5),
+    starts=st.lists(st.booleans(), min_size=1, max_size=25),
+)
+def test_replay_windows_equal_a_plain_loop(capacity, length, starts):
+    """Every observation is its own number; the ring forgets what the loop forgets."""
+    ring, ages = [-1] * capacity, [0] * capacity
+    stream = []  # (number, its episode)
+    episode = age = 0
+    for number, start in enumerate(starts):
+        start = start or number == 0
+        episode, age = (episode + 1, 0) if start else (episode, age + 1)
+        ring[number % capacity], ages[number % capacity] = number, age
+        stream.append((number, episode))
+    size = min(len(stream), capacity)
+    kept = stream[-size:]
+    slots = torch.tensor([number % capacity for number, _ in kept])
+    rows, valid = replay_rows(
+        slots,
+        torch.tensor(ages)[slots],
+        length,
+        capacity=capacity,
+        newest=(len(stream) - 1) % capacity,
+        size=size,
+    )
+    for i, (_, own) in enumerate(kept):
+        expected = [n for n, e in kept[: i + 1] if e == own][-length:]
+        got = [ring[r] for r, ok in zip(rows[i].tolist(), valid[i].tolist(), strict=True) if ok]
+        assert got == expected

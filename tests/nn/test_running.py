@@ -1,0 +1,40 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mimex.nn.running import RunningMeanStd
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=6), min_size=1, max_size=5))
+def test_batches_in_any_split_give_the_statistics_of_the_whole(batches):
+    running = RunningMeanStd()
+    for batch in batches:
+        running.update(torch.tensor(batch, dtype=torch.float64))
+    whole = torch.tensor([x for batch in batches for x in batch], dtype=torch.float64)
+    if len(whole):
+        assert float(running.mean) == pytest.approx(float(whole.mean()), abs=1e-6)
+        assert float(running.var) == pytest.approx(float(whole.var(correction=0)), abs=1e-4)
+    assert running.count == len(whole)
+
+
+def test_normalise_clips_and_does_nothing_before_data():
+    running = RunningMeanStd((2,))
+    x = torch.tensor([[3.0, -4.0]])
+    assert torch.equal(running.normalise(x, 5.0), x)
+    running.update(torch.tensor([[0.0, 0.0], [2.0, 2.0]]))  # mean 1, std 1
+    got = running.normalise(torch.tensor([[2.0, 100.0]]), 5.0)
+    assert got.tolist()[0] == pytest.approx([1.0, 5.0], abs=1e-5)
+
+
+def test_state_round_trip_and_misfit():
+    running = RunningMeanStd((3,))
+    running.update(torch.randn(10, 3))
+    twin = RunningMeanStd((3,))
+    twin.load_state_dict(running.state_dict())
+    twin.update(torch.ones(2, 3))
+    running.update(torch.ones(2, 3))
+    assert torch.equal(twin.mean, running.mean)
+    assert torch.equal(twin.var, running.var)
+    with pytest.raises(ValueError, match="expected"):
+        RunningMeanStd((4,)).load_state_dict(running.state_dict())
