@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 import mujoco
 
+# The published wrist image is 298 x 224 with a horizontal field of view of 120 degrees; this is
+# its vertical field of view, and that of the central square too: 2 atan(tan(60) 224 / 298).
+WRIST_FOVY = 104.95  # degrees
+
 
 @dataclass(frozen=True)
 class Robot:
@@ -25,6 +29,7 @@ class Robot:
         reach_sites: Sites whose mean is the point that Reach brings to the goal.
         wrist_camera: Name of the egocentric camera.
         drop_limit: How far an object may fall below its start before the episode ends (m).
+        cube_size: Edge of the cube that the robot picks and moves (m).
     """
 
     name: str
@@ -38,3 +43,4 @@ class Robot:
     reach_sites: tuple[str, ...]
     wrist_camera: str
     drop_limit: float
+    cube_size: float = 0.045

@@ -1,0 +1,196 @@
+"""The world around a robot: table, cube, goal, cabinet, light, cameras and physics options.
+
+Everything that is placed anew for each episode is placed through MuJoCo's state, so that N
+simulations of one model differ in nothing but their rows of `mujoco.batch`:
+
+- the cube and the loose boxes have free joints (`qpos`: position, then quaternion w x y z);
+- the goal and the cabinet are mocap bodies (`mocap_pos`, row `model.body(name).mocapid[0]`). A
+  mocap body is fixed as far as physics goes and may carry the drawer's slide joint, so moving the
+  cabinet costs neither a degree of freedom, nor a constraint, nor a copy of the model per
+  simulation. `mocap_pos` is part of the state that is saved and restored.
+
+When the cabinet is placed, the boxes must be placed with it: see `BOX_OFFSETS`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import mujoco
+import numpy as np
+
+from mimex.envs.cabinet import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET, add_cabinet
+from mimex.envs.robots.base import Robot
+from mimex.envs.shapes import Colour, Layer, Vector, box, sphere
+
+__all__ = [
+    "build",
+    "TaskName",
+    "Quality",
+    "TABLE_CENTRE",
+    "TABLE_SIZE",
+    "TABLE_HEIGHT",
+    "CUBE_DENSITY",
+    "GOAL_RADIUS",
+    "CABINET_CENTRE",
+    "DRAWER_IN_CABINET",
+    "BOX_OFFSETS",
+]
+
+TaskName = Literal["reach", "cabinet", "pick", "move"]
+Quality = Literal["fast", "nice"]
+
+# Published sizes and places (m), and the density (kg/m3).
+TABLE_CENTRE, TABLE_SIZE = (0.5, 0.0, 0.2), (0.6, 1.0, 0.4)
+TABLE_HEIGHT = 0.4
+CUBE_DENSITY = 1000.0
+GOAL_RADIUS = 0.04
+
+_NET_FORCE = 3  # MuJoCo's contact sensor: sum the contacts instead of listing them
+
+_TABLE: Colour = (0.78, 0.63, 0.46, 1.0)
+_FLOOR: Colour = (0.47, 0.51, 0.56, 1.0)
+_CUBE: Colour = (0.0, 0.447, 0.741, 1.0)  # published
+_GOAL: Colour = (0.15, 0.75, 0.25, 1.0)
+_SKY = (0.80, 0.85, 0.89)
+
+
+def build(
+    robot: Robot,
+    task: TaskName,
+    *,
+    control_hz: float = 60.0,
+    substeps: int = 1,
+    quality: Quality = "fast",
+) -> mujoco.MjSpec:
+    """Build the scene of a task around a robot.
+
+    Args:
+        robot: The robot, which places itself.
+        task: One of "reach", "cabinet", "pick", "move".
+        control_hz: Control steps per second.
+        substeps: Simulation steps per control step.
+        quality: How round the geoms are drawn: "fast" for pixels to learn from, "nice" for people.
+
+    Returns:
+        A spec to compile.
+    """
+    if task not in get_args(TaskName):
+        raise ValueError(f"task is {task!r}; expected one of {get_args(TaskName)}")
+    spec = mujoco.MjSpec()
+    spec.compiler.degree = False
+    spec.modelname = f"{robot.name}_{task}"
+    _set_physics(spec, control_hz, substeps)
+    _set_looks(spec, quality)
+    _add_surroundings(spec, task)
+    robot.add_to(spec)
+    if task == "cabinet":
+        add_cabinet(spec)
+    else:
+        _add_table(spec)
+    if task in ("pick", "move"):
+        _add_cube(spec, robot.cube_size)
+    if task in ("reach", "move"):
+        _add_goal(spec)
+    for name in robot.arm_bodies:
+        _add_force_sensor(spec, name)
+    return spec
+
+
+def _set_physics(spec: mujoco.MjSpec, control_hz: float, substeps: int) -> None:
+    option = spec.option
+    option.timestep = 1.0 / (control_hz * substeps)
+    # Stable with stiff drives and firm grasps at one step per control step, where the others
+    # need four; the elliptic cone and impratio keep a held object from creeping.
+    option.integrator = mujoco.mjtIntegrator.mjINT_DISCRETE
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.impratio = 10.0
+
+
+def _set_looks(spec: mujoco.MjSpec, quality: Quality) -> None:
+    nice = quality == "nice"
+    drawn = spec.visual.quality
+    drawn.numslices, drawn.numstacks, drawn.numquads = (28, 14, 4) if nice else (12, 6, 2)
+    drawn.offsamples = 4 if nice else 0
+    drawn.shadowsize = 2048 if nice else 0
+    light = spec.visual.headlight
+    light.ambient, light.diffuse, light.specular = (0.35,) * 3, (0.35,) * 3, (0.0,) * 3
+    spec.stat.center, spec.stat.extent = (0.6, 0.0, 0.5), 1.0  # m; shadows and clipping scale by it
+    spec.visual.map.znear, spec.visual.map.zfar = 0.005, 30.0
+    spec.visual.map.shadowclip = 2.5
+    spec.visual.rgba.haze = (*_SKY, 1.0)
+    if nice:
+        spec.add_texture(
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=_SKY,
+            rgb2=(0.55, 0.65, 0.75),
+            width=64,
+            height=384,
+        )
+
+
+def _add_surroundings(spec: mujoco.MjSpec, task: TaskName) -> None:
+    world = spec.worldbody
+    contype, conaffinity = Layer.FURNITURE.value
+    world.add_geom(
+        name="floor",
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=(15.0, 15.0, 15.0),  # third: grid spacing; 0.1 m makes a frame 8 times dearer
+        rgba=_FLOOR,
+        contype=contype,
+        conaffinity=conaffinity,
+    )
+    world.add_light(
+        name="sun",
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        pos=(1.2, -0.9, 2.3),
+        dir=(-0.35, 0.55, -1.0),
+        diffuse=(0.5,) * 3,
+        specular=(0.15,) * 3,
+        castshadow=True,
+    )
+    # The table is best seen from the side the robot faces, the drawer from behind the robot.
+    eye, target = (1.9, -1.5, 1.6), (0.44, 0.0, 0.5)
+    if task != "cabinet":
+        eye, target = (0.1, -2.0, 1.3), (0.54, 0.0, 0.47)
+    world.add_camera(name="video", pos=eye, xyaxes=_looking(eye, target), fovy=36.0)
+
+
+def _looking(eye: Vector, target: Vector) -> list[float]:
+    """Return the x and y axes of an upright camera at eye that looks at target."""
+    back = np.subtract(eye, target)
+    right = np.cross((0.0, 0.0, 1.0), back)
+    return [*right, *np.cross(back, right)]
+
+
+def _add_table(spec: mujoco.MjSpec) -> None:
+    table = spec.worldbody.add_body(name="table", pos=TABLE_CENTRE)
+    half = [size / 2 for size in TABLE_SIZE]
+    box(table, (0, 0, 0), half, _TABLE, Layer.FURNITURE)
+
+
+def _add_cube(spec: mujoco.MjSpec, size: float) -> None:
+    start = (TABLE_CENTRE[0], TABLE_CENTRE[1], TABLE_HEIGHT + size / 2)
+    cube = spec.worldbody.add_body(name="cube", pos=start)
+    cube.add_freejoint(name="cube")
+    box(cube, (0, 0, 0), (size / 2,) * 3, _CUBE, Layer.OBJECT).density = CUBE_DENSITY
+    cube.add_site(name="cube", size=(0.005,) * 3, group=4)
+
+
+def _add_goal(spec: mujoco.MjSpec) -> None:
+    goal = spec.worldbody.add_body(name="goal", pos=(0.5, 0.0, 0.7), mocap=True)
+    # A geom, not a site: not every renderer draws sites.
+    sphere(goal, (0, 0, 0), GOAL_RADIUS, _GOAL, Layer.LOOKS)
+    goal.add_site(name="goal", size=(0.005,) * 3, group=4)
+
+
+def _add_force_sensor(spec: mujoco.MjSpec, body: str) -> None:
+    """Add `arm_force/<body>`: the net contact force on one body (3 numbers, N, world axes)."""
+    spec.add_sensor(
+        name=f"arm_force/{body}",
+        type=mujoco.mjtSensor.mjSENS_CONTACT,
+        objtype=mujoco.mjtObj.mjOBJ_BODY,
+        objname=body,
+        intprm=(1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE), _NET_FORCE, 1),
+    )
