@@ -1,0 +1,236 @@
+"""How fast the eight tasks are, and how much memory they take.
+
+    python -m benchmarks.envs --write
+
+Every number is a median over repeats. "Per CPU-second" divides by the processor time of the whole
+process, so that it does not depend on what else runs on the machine; "steps/s" does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.envs.settings import TASKS
+
+RESULTS = Path(__file__).parent / "results" / "envs.md"
+VIEWS: dict[str, dict[str, Any]] = {
+    "oracle": {"observation": "oracle"},
+    "84 px": {"observation": "pixels", "image_size": 84},
+    "224 px": {"observation": "pixels", "image_size": 224},
+}
+ACTION_STD = 1.0  # an untrained policy's
+MEMORY_ENVS = 256
+
+# Environments of the field to compare with: package, module that registers, id, its own options.
+OTHERS = (
+    ("gymnasium-robotics", "gymnasium_robotics", "FetchPickAndPlace-v4", ("width", "height")),
+    ("panda-gym", "panda_gym", "PandaPickAndPlace-v3", ("render_width", "render_height")),
+)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Environment steps per second of the clock and per second of processor time."""
+
+    wall: float
+    cpu: float
+
+
+def measure(step: Callable[[], int], seconds: float, repeats: int) -> Speed:
+    """Call `step`, which returns how many environment steps it made; take medians of repeats."""
+    step()
+    speeds = []
+    for _ in range(repeats):
+        wall, cpu, steps = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - wall < seconds:
+            steps += step()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        speeds.append((steps / wall, steps / cpu))
+    return Speed(*(statistics.median(column) for column in zip(*speeds, strict=True)))
+
+
+def ours(task: str, view: str, threads: int, options: argparse.Namespace) -> Speed:
+    """Measure one of the eight tasks, vectorised."""
+    num_envs = options.envs if view == "oracle" else options.pixel_envs
+    env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=threads, **VIEWS[view])
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).normal(size=(64, *env.action_space.shape)) * ACTION_STD
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        env.step(actions[count % len(actions)])
+        count += 1
+        return num_envs
+
+    speed = measure(step, options.seconds, options.repeats)
+    env.close()
+    return speed
+
+
+def other(env_id: str, size_options: tuple[str, str], view: str, options: Any) -> Speed:
+    """Measure an environment of the field: one instance in this process, as it is commonly run."""
+    chosen: dict[str, Any] = {}
+    if view != "oracle":
+        pixels = VIEWS[view]["image_size"]
+        os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or "egl"
+        chosen = {"render_mode": "rgb_array"} | dict.fromkeys(size_options, pixels)
+    env = gymnasium.make(env_id, disable_env_checker=True, **chosen)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+
+    def step() -> int:
+        *_, terminated, truncated, _ = env.step(env.action_space.sample())
+        if view != "oracle":
+            env.render()
+        if terminated or truncated:
+            env.reset()
+        return 1
+
+    speed = measure(step, options.seconds, options.repeats)
+    env.close()
+    return speed
+
+
+def mend_enumerations() -> None:
+    """Let gymnasium-robotics run: in MuJoCo 3.17 an enumeration no longer equals a NumPy number."""
+    utils = importlib.import_module("gymnasium_robotics.utils.mujoco_utils")
+    members = dict(vars(mujoco))
+    for enumeration in ("mjtJoint", "mjtEq"):
+        values = getattr(mujoco, enumeration).__members__.items()
+        members[enumeration] = SimpleNamespace(**{name: int(value) for name, value in values})
+    utils.mujoco = SimpleNamespace(**members)  # type: ignore[attr-defined]
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process occupies (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_in_this_process(task: str) -> float:
+    """Return the megabytes that each environment adds, after 50 steps of use."""
+
+    def use(num_envs: int) -> Any:
+        env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=1)
+        env.reset(seed=0)
+        actions = np.random.default_rng(0).normal(size=(50, *env.action_space.shape))
+        for action in actions:
+            env.step(action)
+        return env
+
+    kept = [use(8)]  # what the first ones load is not counted
+    before = resident_bytes()
+    kept.append(use(MEMORY_ENVS))
+    return (resident_bytes() - before) / MEMORY_ENVS / 1e6
+
+
+def memory(task: str) -> float:
+    """Return the megabytes per environment, measured in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.envs", "--memory-of", task]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(json.loads(done.stdout))
+
+
+def speed_table(options: argparse.Namespace) -> list[str]:
+    """Return the table of speeds, printing rows as they come."""
+    lines = [
+        "| task | observation | envs | 1 thread: steps/s | per CPU-second | 2 threads: steps/s "
+        "| per CPU-second | 2 threads / 1 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+
+    def add(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    for task in options.tasks:
+        for view in options.views:
+            one, two = (ours(task, view, threads, options) for threads in (1, 2))
+            num_envs = options.envs if view == "oracle" else options.pixel_envs
+            add(
+                f"| {task} | {view} | {num_envs} | {one.wall:,.0f} | {one.cpu:,.0f} "
+                f"| {two.wall:,.0f} | {two.cpu:,.0f} | {two.wall / one.wall:.2f} |"
+            )
+    for package, module, env_id, size_options in OTHERS:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            add(f"| {env_id} | skipped: {package} is not installed ({error}) | | | | | | |")
+            continue
+        if module == "gymnasium_robotics":
+            mend_enumerations()
+        for view in options.views:
+            try:
+                one = other(env_id, size_options, view, options)
+            except Exception as error:  # whatever ails another package must not end this run
+                add(f"| {env_id} ({package}) | {view}: fails here ({error}) | | | | | | |")
+                continue
+            add(f"| {env_id} ({package}) | {view} | 1 | {one.wall:,.0f} | {one.cpu:,.0f} | | | |")
+    return lines
+
+
+def main() -> None:
+    """Measure, print, and with --write keep the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--views", nargs="+", default=list(VIEWS), choices=list(VIEWS))
+    parser.add_argument("--envs", type=int, default=256, help="environments for oracle")
+    parser.add_argument("--pixel-envs", type=int, default=32, help="environments for pixels")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one repeat")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--memory-of", choices=TASKS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_of:
+        print(json.dumps(memory_in_this_process(options.memory_of)))
+        return
+
+    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
+    command = " ".join(["python -m benchmarks.envs", *arguments, "--write"])
+    cores = len(os.sched_getaffinity(0))
+    report = [
+        "# Speed and memory of the environments",
+        "",
+        f"Made by `{command}` on {cores} cores, {platform.system()} {platform.machine()}, Python "
+        f"{platform.python_version()}, MuJoCo {mujoco.__version__}, NumPy {np.__version__}, "
+        f"Gymnasium {gymnasium.__version__}.",
+        "",
+        *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
+        "Rewards, observations and automatic resets are included; actions are normal with standard "
+        "deviation 1. Environments of other packages run one instance, as they have no vector form "
+        "of their own, and for pixels draw one picture per step.",
+        "",
+        *speed_table(options),
+        "",
+        "| task | MB per extra environment (oracle) |",
+        "|---|---|",
+    ]
+    for task in options.tasks:
+        report.append(f"| {task} | {memory(task):.2f} |")
+        print(report[-1], flush=True)
+    if options.write:
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        RESULTS.write_text("\n".join(report) + "\n")
+        print(f"wrote {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()

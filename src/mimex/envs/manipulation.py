@@ -1,0 +1,250 @@
+"""The one vector environment of all eight tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from mimex.envs import reward
+from mimex.envs.engine import Array
+from mimex.envs.guards import UnstableRecorder, checked_actions
+from mimex.envs.nearest import choose
+from mimex.envs.observation import Observation
+from mimex.envs.seeding import generator_states, generators, restored_generators
+from mimex.envs.settings import TASKS, Settings
+from mimex.envs.vector_info import (
+    final_observations,
+    mask_of,
+    split_ended,
+    with_masks,
+    write_rows,
+)
+from mimex.envs.world import World
+
+Mask = NDArray[np.bool_]
+Info = dict[str, Any]
+
+ACTION_GAIN = 7.5  # target moves by speed * action * this per second (1/s, published)
+TOUCH_LIMIT = 1.0  # N: more contact force on an arm link ends the episode (published)
+
+
+class VectorManipulation(VectorEnv[Any, Any, Any]):
+    """N copies of one task, stepped together as arrays in this process.
+
+    An action moves the target of each joint; numbers beyond [-1, 1] are taken as they are (the
+    published agent does not clip), so the bounds of the action space are a hint for samplers.
+    An episode that ends is reset in the same step: the observation returned is the next
+    episode's first, and `info["final_obs"]` and `info["final_info"]` hold the ended one's last.
+
+    Attributes:
+        world: Robot, objects, simulations and cameras.
+        engine: The simulations, as arrays by name.
+        model: The compiled MuJoCo model.
+        robot: The robot, as data.
+        targets: Joint targets (N, joints), which actions add to.
+        settings: The keyword arguments, with their defaults.
+        weights: Weight of each reward term by name.
+        episode_steps: Steps after which an episode is truncated.
+        generators: Where each environment's starts are drawn from.
+
+    Args:
+        task: Robot and task, for example "FrankaPick".
+        num_envs: How many environments.
+        render_mode: "rgb_array" lets `render` return pictures of the fixed camera, or None.
+        autoreset_mode: SAME_STEP, or DISABLED to reset by hand with `options["reset_mask"]`.
+        **settings: Fields of `mimex.envs.settings.Settings`.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
+        "render_modes": ["rgb_array"],
+        "render_fps": 60,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        task: str,
+        num_envs: int = 1,
+        *,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        **settings: Any,
+    ) -> None:
+        self.task_name = choose("task", task, TASKS)
+        self.settings = Settings.of(**settings)
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
+        if render_mode is not None:
+            choose("render_mode", render_mode, ("rgb_array",))
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self._autoreset_mode = AutoresetMode(autoreset_mode)
+        if self._autoreset_mode is AutoresetMode.NEXT_STEP:
+            raise ValueError("autoreset_mode is NEXT_STEP, but must be SAME_STEP or DISABLED")
+        self.metadata = {
+            **self.metadata,
+            "render_fps": round(self.settings.control_hz),
+            "autoreset_mode": self._autoreset_mode,
+        }
+        self.weights = self.settings.weights(task)
+        self.episode_steps = self.settings.length(task)
+        self.world = World(task, num_envs, self.settings)
+        self.engine, self.robot, self.model = self.world.engine, self.world.robot, self.world.model
+        self._recorder = UnstableRecorder(self.settings.unstable_dir, task)
+
+        joints = len(self.robot.joints)
+        self.single_observation_space = self.world.observation_space()
+        self.single_action_space = spaces.Box(-1.0, 1.0, (joints,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+        self._gain = np.array(self.robot.speeds) * ACTION_GAIN / self.settings.control_hz
+        self.targets = np.zeros((num_envs, joints))
+        self.generators = generators(None, num_envs)
+        self._steps = np.zeros(num_envs, np.int64)  # of the running episode
+        self._streak = np.zeros(num_envs, np.int64)  # consecutive steps that met the condition
+        self._success = np.zeros(num_envs, bool)
+        self._unstable_episodes = np.zeros(num_envs, np.int64)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observation, Info]:
+        """Begin new episodes.
+
+        Args:
+            seed: Environment i draws from a generator that depends on the seed and i alone. A list
+                gives every environment its own seed, as if it were alone with it. Without a seed
+                the generators go on.
+            options: `{"reset_mask": (N,) bool}` resets only some environments.
+        """
+        if seed is not None:
+            self.generators = generators(seed, self.num_envs)
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        self._begin(np.flatnonzero(mask).astype(np.int32))
+        return self.world.observe(), {}
+
+    def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
+        """Advance every environment by one control step."""
+        actions = checked_actions(actions, self.targets.shape, self._steps)
+        self.targets += self._gain * actions
+        np.clip(self.targets, self.world.joints.low, self.world.joints.high, out=self.targets)
+        unstable = self.engine.step(self.targets)
+        self._steps += 1
+        if unstable.any():
+            self._put_back(np.flatnonzero(unstable).astype(np.int32))
+
+        outcome = self.world.task.evaluate()
+        terms = outcome.terms | {"action_penalty": reward.action_penalty(actions)}
+        self._streak += 1
+        self._streak *= outcome.met
+        self._success |= self._streak >= self.settings.success_steps
+        touched = self.engine.arm_force() > TOUCH_LIMIT
+        terminated = touched | outcome.fallen | unstable
+        truncated = (self._steps >= self.episode_steps) & ~terminated
+
+        info: Info = {
+            "success": self._success.copy(),
+            "arm_touched": touched,
+            "object_fallen": outcome.fallen,
+            "unstable": unstable,
+            "unstable_episodes": self._unstable_episodes.copy(),
+        }
+        info.update((f"reward/{name}", value) for name, value in terms.items())
+        rewards = reward.total(terms, self.weights)
+        observation = self.world.observe()
+        ended = terminated | truncated
+        if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
+            info = self._autoreset(np.flatnonzero(ended).astype(np.int32), observation, info)
+        else:
+            info = with_masks(info, np.ones(self.num_envs, bool))
+        return observation, rewards, terminated, truncated, info
+
+    def _begin(self, rows: NDArray[np.int32]) -> None:
+        """Put some environments to the start of a new episode."""
+        unit = np.empty((len(rows), self.world.draws))
+        for draws, row in zip(unit, rows, strict=True):
+            draws[:] = self.generators[row].uniform(-1.0, 1.0, self.world.draws)
+        self.targets[rows] = self.world.start(rows, unit)
+        for counter in (self._steps, self._streak, self._success):
+            counter[rows] = 0
+
+    def _autoreset(self, rows: NDArray[np.int32], observation: Observation, info: Info) -> Info:
+        """Begin new episodes where one ended, and write their first observations in place."""
+        info = split_ended(info, rows, self.num_envs)
+        info["final_obs"] = final_observations(observation, rows, self.num_envs)
+        info["_final_obs"] = mask_of(rows, self.num_envs)
+        self._begin(rows)
+        write_rows(observation, rows, self.world.observe(rows))
+        return info
+
+    def _put_back(self, rows: NDArray[np.int32]) -> None:
+        """Return failed simulations to the state before the step, so that the rest is finite."""
+        before = self.engine.state_before()
+        for row in rows:
+            note = {"episode_step": int(self._steps[row]), "settings": asdict(self.settings)}
+            self._recorder.save(int(row), before[row], self.targets[row], note)
+        self.engine.restore(before, rows)
+        self._unstable_episodes[rows] += 1
+
+    def observe(self) -> Observation:
+        """Return the observations as they are now, for example after `set_state`."""
+        return self.world.observe()
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a picture (height, width, 3) per environment in render mode "rgb_array"."""
+        return None if self.render_mode is None else tuple(self.world.pictures())
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free the graphics."""
+        self.world.close()
+
+    def set_reward(self, weights: str | Mapping[str, float]) -> None:
+        """Weigh the reward terms differently from the next step on, as a curriculum does."""
+        self.weights = reward.weights(self.task_name, weights)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the environments need to continue bit for bit.
+
+        Arrays and JSON-able values only, so that it can be stored without pickle.
+        """
+        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        return {
+            "task": self.task_name,
+            "weights": dict(self.weights),
+            "generators": generator_states(self.generators),
+            "physics": self.engine.state(),
+            **arrays,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `get_state` returned, here or in another process."""
+        if state["task"] != self.task_name:
+            raise ValueError(
+                f"state is of task {state['task']}, but this environment is {self.task_name}"
+            )
+        self.engine.restore(np.asarray(state["physics"]))
+        self.generators = restored_generators(state["generators"])
+        self.weights = dict(state["weights"])
+        for name, array in self._arrays().items():
+            array[:] = state[name]
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays beside the physics that make up the state, by name."""
+        return {
+            "targets": self.targets,
+            "steps": self._steps,
+            "streak": self._streak,
+            "success": self._success,
+            "unstable_episodes": self._unstable_episodes,
+            **{f"task/{name}": array for name, array in self.world.task.memory.items()},
+        }

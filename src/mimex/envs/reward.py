@@ -1,0 +1,103 @@
+"""Reward as a sum of weighted terms that have names, and the published weights of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.nearest import choose
+
+Array = NDArray[np.float64]
+
+BONUS = 0.5
+"""What a condition that is met is worth before its weight (published)."""
+
+SHAPINGS = ("dense", "sparse", "sparser")
+"""The published weightings, from the most to the least helpful."""
+
+_REACH = {"goal_distance": (0.08, 0.0, 0.0), "goal_bonus": (0.4, 0.4, 0.4)}
+_FRANKA_CABINET = {
+    "handle_distance": (0.06, 0.0, 0.0),
+    "handle_bonus": (1.0, 3.0, 3.0),
+    "open_bonus": (2.0, 2.0, 2.0),
+    "goal_distance": (6.0, 6.0, 0.0),
+    "open_pose_bonus": (3.0, 3.0, 3.0),
+    "goal_bonus": (2.0, 2.0, 2.0),
+}
+_KUKA_CABINET = {
+    "finger_distance": (0.04, 0.0, 0.0),
+    "thumb_distance": (0.08, 0.0, 0.0),
+    "handle_bonus": (0.0, 0.0, 0.0),
+    "open_bonus": (2.0, 2.0, 2.0),
+    "goal_distance": (6.0, 6.0, 0.0),
+    "open_pose_bonus": (0.0, 0.0, 0.0),
+    "goal_bonus": (2.0, 2.0, 2.0),
+}
+_FRANKA_CUBE = {
+    "object_distance": (0.08, 0.0, 0.0),
+    "lift_bonus": (4.0, 12.0, 12.0),
+    "goal_distance": (1.28, 1.28, 0.0),
+    "goal_bonus": (4.0, 4.0, 4.0),
+}
+_KUKA_CUBE = {
+    "finger_distance": (0.04, 0.0, 0.0),
+    "thumb_distance": (0.08, 0.0, 0.0),
+    "lift_bonus": (4.0, 4.0, 4.0),
+    "goal_distance": (1.28, 1.28, 0.0),
+    "goal_bonus": (4.0, 4.0, 4.0),
+}
+_ACTION_PENALTY = {"action_penalty": (0.01, 0.01, 0.01)}
+
+PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
+    "FrankaReach": _REACH | _ACTION_PENALTY,
+    "FrankaCabinet": _FRANKA_CABINET | _ACTION_PENALTY,
+    "FrankaPick": _FRANKA_CUBE | _ACTION_PENALTY,
+    "FrankaMove": _FRANKA_CUBE | _ACTION_PENALTY,
+    "KukaReach": _REACH | _ACTION_PENALTY,
+    "KukaCabinet": _KUKA_CABINET | _ACTION_PENALTY,
+    "KukaPick": _KUKA_CUBE | _ACTION_PENALTY,
+    "KukaMove": _KUKA_CUBE | _ACTION_PENALTY,
+}
+"""Weights of each task's terms: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
+
+
+def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
+    """Return the weight of every term of a task.
+
+    Args:
+        task: One of the eight, for example "FrankaPick".
+        reward: "dense", "sparse", "sparser", or weights by term; terms left out weigh nothing.
+            `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
+    """
+    published = PUBLISHED[choose("task", task, tuple(PUBLISHED))]
+    if isinstance(reward, str):
+        column = SHAPINGS.index(choose("reward", reward, SHAPINGS))
+        return {term: by_shaping[column] for term, by_shaping in published.items()}
+    for term, weight in reward.items():
+        choose(f"a term of reward for {task}", term, tuple(published))
+        if not np.isfinite(weight):
+            raise ValueError(f"reward[{term!r}] is {weight}, but a weight must be finite")
+    return {term: float(reward.get(term, 0.0)) for term in published}
+
+
+def near(distance: Array, floor: float, offset: float) -> Array:
+    """Return 1 / (offset + max(distance, floor)): large when near, flat below the floor (1/m)."""
+    return 1.0 / (offset + np.maximum(distance, floor))
+
+
+def bonus(condition: NDArray[np.bool_]) -> Array:
+    """Return 0.5 where the condition holds and 0 elsewhere."""
+    return BONUS * condition.astype(np.float64)
+
+
+def action_penalty(actions: Array) -> Array:
+    """Return minus the squared length of each action, (N,)."""
+    return np.asarray(-np.einsum("na,na->n", actions, actions))
+
+
+def total(terms: Mapping[str, Array], weight: Mapping[str, float]) -> Array:
+    """Return the weighted sum of the terms, (N,)."""
+    parts = (weight[name] * value for name, value in terms.items() if weight[name] != 0.0)
+    return np.asarray(sum(parts, start=np.zeros_like(next(iter(terms.values())))))

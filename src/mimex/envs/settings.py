@@ -1,0 +1,124 @@
+"""What a user may choose about a task, checked once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from mimex.envs.nearest import choose
+from mimex.envs.reward import PUBLISHED, SHAPINGS, weights
+
+TASKS = tuple(PUBLISHED)
+OBSERVATIONS = ("oracle", "robot", "pixels")
+QUALITIES = ("fast", "nice")
+LIFTS = ("clear", "centre")
+
+PUBLISHED_HZ = 60.0
+"""Control steps per second in the benchmark; a step is never simulated more coarsely than this."""
+
+_STEPS = {"Reach": 200, "Cabinet": 500, "Pick": 500, "Move": 500}  # at 60 Hz, published
+_FRANKA_CABINET_SPARSE_STEPS = 1000  # published
+
+UNSTABLE_DIR = "MIMEX_UNSTABLE_DIR"
+"""Environment variable that gives the default of `unstable_dir`."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Keyword arguments of every task; the defaults are the published benchmark's.
+
+    Attributes:
+        reward: "dense", "sparse", "sparser", or a weight for each term by name.
+        observation: "oracle" (all state), "robot" (joints only) or "pixels" (image and joints).
+        image_size: Width and height of the wrist image (pixels).
+        fovy: Field of view of the square wrist image (degrees); by default the published one.
+        quality: Rendering, "fast" for learning or "nice" with shadows and smooth edges.
+        control_hz: Control steps per second.
+        episode_steps: Steps until truncation; by default the published length, in seconds.
+        success_steps: Consecutive steps that must meet the condition to make a success.
+        lift: Pick and Move: the cube is lifted when its lowest corner is up ("clear"), or when
+            its centre is ("centre", the published rule, which a tipped cube also meets).
+        goal_spread: Factor on the range that goals are drawn from.
+        object_spread: Factor on the range that cubes and cabinets are drawn from.
+        joint_noise: Half-width of the uniform noise on the home pose (rad, m).
+        threads: Threads to step and render on; by default as many as pay.
+        unstable_dir: Folder for the states of simulations that turned unstable; by default the
+            environment variable MIMEX_UNSTABLE_DIR, and without it they are not saved.
+    """
+
+    reward: str | Mapping[str, float] = "sparse"
+    observation: str = "oracle"
+    image_size: int = 224
+    fovy: float | None = None
+    quality: str = "fast"
+    control_hz: float = PUBLISHED_HZ
+    episode_steps: int | None = None
+    success_steps: int = 10
+    lift: str = "clear"
+    goal_spread: float = 1.0
+    object_spread: float = 1.0
+    joint_noise: float = 0.125
+    threads: int | None = None
+    unstable_dir: str | None = field(default_factory=lambda: os.environ.get(UNSTABLE_DIR))
+
+    def __post_init__(self) -> None:
+        if isinstance(self.reward, str):
+            choose("reward", self.reward, SHAPINGS)
+        choose("observation", self.observation, OBSERVATIONS)
+        choose("quality", self.quality, QUALITIES)
+        choose("lift", self.lift, LIFTS)
+        for name in ("image_size", "control_hz", "success_steps"):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        for name in ("goal_spread", "object_spread", "joint_noise"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "0 or more")
+        for name in ("episode_steps", "threads"):
+            value = getattr(self, name)
+            _require(name, value, value is None or value >= 1, "1 or more, or None")
+        within = self.fovy is None or 0 < self.fovy < 180
+        _require("fovy", self.fovy, within, "between 0 and 180 degrees, or None")
+
+    @classmethod
+    def of(cls, **chosen: Any) -> Settings:
+        """Return settings from keyword arguments, suggesting the nearest name for a wrong one."""
+        names = tuple(f.name for f in fields(cls))
+        for name in chosen:
+            choose("a keyword argument", name, names)
+        return cls(**chosen)
+
+    def weights(self, task: str) -> dict[str, float]:
+        """Return the weight of each reward term of a task."""
+        return weights(task, self.reward)
+
+    def substeps(self) -> int:
+        """Return simulation steps per control step: as few as keep them within 1/60 s."""
+        return max(1, -int(-PUBLISHED_HZ // self.control_hz))
+
+    def length(self, task: str) -> int:
+        """Return the steps of an episode; by default the published duration at any rate."""
+        if self.episode_steps is not None:
+            return self.episode_steps
+        steps = _STEPS[robot_and_kind(task)[1]]
+        if task == "FrankaCabinet" and self.reward != "dense":
+            steps = _FRANKA_CABINET_SPARSE_STEPS
+        return max(1, round(steps * self.control_hz / PUBLISHED_HZ))
+
+    def thread_count(self, num_envs: int) -> int:
+        """Return the threads to use: one for every 8 environments, at most one for a core."""
+        if self.threads is not None:
+            return self.threads
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return max(1, min(cores, num_envs // 8))
+
+
+def robot_and_kind(task: str) -> tuple[str, str]:
+    """Return the two parts of a task's name, for example "Franka" and "Pick"."""
+    robot = "Franka" if task.startswith("Franka") else "Kuka"
+    return robot, task.removeprefix(robot)
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}, but must be {expected}")

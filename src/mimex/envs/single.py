@@ -1,0 +1,96 @@
+"""The single-environment face of the vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from mimex.envs.manipulation import VectorManipulation
+from mimex.envs.observation import Observation
+
+
+class Manipulation(gymnasium.Env[Any, NDArray[np.float32]]):
+    """One task, as a plain Gymnasium environment: the vector environment with one simulation.
+
+    Under the same seed it behaves as the first environment of a vector.
+
+    Attributes:
+        vector: The vector environment underneath, with engine, targets, robot and task.
+
+    Args:
+        task: Robot and task, for example "FrankaPick".
+        render_mode: "rgb_array" lets `render` return a picture of the fixed camera, or None.
+        **settings: Fields of `mimex.envs.settings.Settings`.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
+        "render_modes": ["rgb_array"],
+        "render_fps": 60,
+    }
+
+    def __init__(self, task: str, *, render_mode: str | None = None, **settings: Any) -> None:
+        self.vector = VectorManipulation(
+            task,
+            1,
+            render_mode=render_mode,
+            autoreset_mode=AutoresetMode.DISABLED,
+            **settings,
+        )
+        self.render_mode = render_mode
+        self.metadata = {**self.metadata, "render_fps": self.vector.metadata["render_fps"]}
+        self.observation_space = self.vector.single_observation_space
+        self.action_space = self.vector.single_action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin a new episode; with a seed, one that depends on the seed alone."""
+        observation, _ = self.vector.reset(seed=seed, options=options)
+        self._np_random = self.vector.generators[0]
+        if seed is not None:
+            self._np_random_seed = seed
+        return _first(observation), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Advance by one control step."""
+        observation, rewards, terminated, truncated, info = self.vector.step(
+            np.asarray(action)[None]
+        )
+        own = {key: value[0].item() for key, value in info.items() if not key.startswith("_")}
+        return _first(observation), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), own
+
+    def render(self) -> Any:
+        """Return a picture (height, width, 3) of the fixed camera in render mode "rgb_array"."""
+        frames = self.vector.render()
+        return None if frames is None else frames[0]
+
+    def close(self) -> None:
+        """Free the simulation and the graphics."""
+        self.vector.close()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the environment needs to continue bit for bit."""
+        return self.vector.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `get_state` returned."""
+        self.vector.set_state(state)
+        self._np_random = self.vector.generators[0]
+
+    def set_reward(self, weights: str | Mapping[str, float]) -> None:
+        """Weigh the reward terms differently from the next step on."""
+        self.vector.set_reward(weights)
+
+
+def _first(observation: Observation) -> Observation:
+    if isinstance(observation, dict):
+        return {key: part[0] for key, part in observation.items()}
+    row: NDArray[Any] = observation[0]
+    return row

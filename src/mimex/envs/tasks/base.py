@@ -1,0 +1,92 @@
+"""What the four tasks have in common: a task is arrays in, arrays out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.engine import ALL, Array, Engine, Rows
+from mimex.envs.robots.base import Robot
+from mimex.envs.settings import Settings
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one control step led to, in every environment.
+
+    Attributes:
+        terms: Value of each reward term before its weight, by name, (N,) each.
+        met: Whether the success condition holds now, (N,).
+        fallen: Whether the object fell, which ends the episode, (N,).
+    """
+
+    terms: dict[str, Array]
+    met: Mask
+    fallen: Mask
+
+
+class Task(ABC):
+    """Places objects at a reset, and turns the state into reward terms and observations.
+
+    Attributes:
+        draws: How many uniform numbers in [-1, 1] one reset needs.
+        memory: Arrays (N, ...) by name that the task keeps within an episode; saved with the state.
+    """
+
+    draws: int
+
+    def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
+        self.robot = robot
+        self.engine = engine
+        self.settings = settings
+        self.memory: dict[str, Array] = {}
+        self._finger_ids = engine.site_ids(robot.fingers)
+
+    @abstractmethod
+    def place(self, rows: NDArray[np.int32], unit: Array) -> None:
+        """Place objects and goals of some environments, given draws in [-1, 1] (rows, draws)."""
+
+    @abstractmethod
+    def evaluate(self) -> Outcome:
+        """Return reward terms (all but the action's), success condition and fall."""
+
+    @abstractmethod
+    def oracle(self, rows: Rows) -> tuple[Array, ...]:
+        """Return what the oracle observation adds to proprioception: blocks (rows, numbers)."""
+
+    def fingers(self, rows: Rows = ALL) -> Array:
+        """Return the grasp points of the fingers (m), (rows, fingers, 3)."""
+        return self.engine.sites(self._finger_ids, rows)
+
+    def grasp_block(self, rows: Rows, target: Array) -> tuple[Array, ...]:
+        """Return palm, fingers, target, target - each finger: the oracle's account of a grasp."""
+        fingers = self.fingers(rows)  # (rows, fingers, 3)
+        away = target[:, None] - fingers
+        flat = fingers.reshape(len(fingers), -1), target, away.reshape(len(fingers), -1)
+        if self.robot.palm is None:
+            return flat
+        return self.engine.site(self.robot.palm)[rows], *flat
+
+
+def approach_terms(nearness: Array, gripper_term: str) -> dict[str, Array]:
+    """Return the terms that draw the fingers to the target, given nearness (N, fingers).
+
+    A gripper's two fingers share one term; a hand has one for its fingers and one for the thumb,
+    which comes last.
+    """
+    if nearness.shape[1] == 2:
+        return {gripper_term: nearness[:, 0] + nearness[:, 1]}
+    index, middle, ring, thumb = nearness.T
+    return {"finger_distance": index + middle + ring, "thumb_distance": thumb.copy()}
+
+
+def distances(a: Array, b: Array) -> Array:
+    """Return the distances of points (..., 3) that broadcast against each other (m), (...)."""
+    difference = a - b
+    squared: Array = np.einsum("...k,...k->...", difference, difference)
+    return np.sqrt(squared)

@@ -1,0 +1,70 @@
+"""Cabinet: open a drawer by its handle."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.engine import Array, Engine, Rows
+from mimex.envs.reward import bonus, near
+from mimex.envs.robots.base import Robot
+from mimex.envs.scene import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET
+from mimex.envs.settings import Settings
+from mimex.envs.tasks.base import Outcome, Task, approach_terms, distances
+
+CABINET_RANGE = (0.075, 0.075, 0.05)  # m, published
+FLOOR = 0.008  # m: nearer to the handle than this earns no more (published)
+OFFSET = {"Franka": 0.016, "Kuka": 0.04}  # m, published
+HOLDING_RADIUS = 0.04  # m: both fingers this near to the handle hold it (published)
+OPEN = 0.01  # m: from here on the drawer counts as open (published)
+WIDE_OPEN = 0.3  # m, earns the goal bonus (published)
+SUCCESS_OPENING = 0.32  # m, published
+
+
+class Cabinet(Task):
+    """The drawer is to be pulled out by 32 cm; the Franka must still hold its handle then."""
+
+    draws = 3
+
+    def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
+        super().__init__(robot, engine, settings)
+        self._cabinet = engine.mocap("cabinet")
+        self._handle = engine.site("handle")
+        drawer, _ = engine.joint_columns(["drawer"])
+        self._opening = engine.qpos[:, drawer]  # (N, 1), live
+        boxes = [engine.joint_columns([f"box{i}"])[0] for i in range(len(BOX_OFFSETS))]
+        self._boxes = [engine.qpos[:, columns] for columns in boxes]  # (N, 7) each, live
+
+    def place(self, rows: NDArray[np.int32], unit: Array) -> None:
+        """Draw where the cabinet stands, with the drawer shut and the boxes at rest in it."""
+        reach = self.settings.object_spread * np.array(CABINET_RANGE)
+        cabinet = CABINET_CENTRE + reach * unit
+        self._cabinet[rows] = cabinet
+        for pose, offset in zip(self._boxes, BOX_OFFSETS, strict=True):
+            pose[rows, :3] = cabinet + DRAWER_IN_CABINET + offset
+
+    def evaluate(self) -> Outcome:
+        """Return the terms of Cabinet: fingers to handle, grip, and how far the drawer is out."""
+        fingers = self.fingers()  # (N, fingers, 3)
+        apart = distances(fingers, self._handle[:, None])  # (N, fingers)
+        # The first and the last finger are the gripper's two, or the hand's index and thumb.
+        above = fingers[:, (0, -1), 2] > self._handle[:, 2:]  # (N, 2)
+        around = bonus(above[:, 0] != above[:, 1])
+        holding = (apart[:, 0] <= HOLDING_RADIUS) & (apart[:, -1] <= HOLDING_RADIUS)
+        opening = self._opening[:, 0].copy()
+        nearness = near(apart, FLOOR, OFFSET[self.robot.name])
+        terms = approach_terms(nearness, "handle_distance") | {
+            "handle_bonus": around,
+            "open_bonus": bonus(opening > OPEN),
+            "goal_distance": opening,
+            "open_pose_bonus": 2.0 * around * holding * opening,
+            "goal_bonus": bonus(opening >= WIDE_OPEN),
+        }
+        met = opening >= SUCCESS_OPENING
+        if self.robot.name == "Franka":
+            met &= holding
+        return Outcome(terms, met=met, fallen=np.zeros_like(met))
+
+    def oracle(self, rows: Rows) -> tuple[Array, ...]:
+        """Return the grasp and how far the drawer must still come out for success (m)."""
+        return *self.grasp_block(rows, self._handle[rows]), SUCCESS_OPENING - self._opening[rows]

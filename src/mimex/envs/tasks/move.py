@@ -1,0 +1,46 @@
+"""Move: carry a cube to a goal in the air."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.engine import Array, Engine, Rows
+from mimex.envs.robots.base import Robot
+from mimex.envs.settings import Settings
+from mimex.envs.tasks.base import Mask, distances
+from mimex.envs.tasks.pick import Pick
+
+GOAL_CENTRE = (0.5, 0.0, 0.7)  # m, published
+GOAL_RANGE = (0.1, 0.2, 0.1)  # m, published
+SUCCESS_RADIUS = {"Franka": 0.04, "Kuka": 0.0675}  # m, published
+
+
+class Move(Pick):
+    """The cube's centre is to come to a goal; everything else is as in Pick."""
+
+    draws = 5
+
+    def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
+        super().__init__(robot, engine, settings)
+        self._goal = engine.mocap("goal")
+
+    def place(self, rows: NDArray[np.int32], unit: Array) -> None:
+        """Draw where the cube lies and where it shall go."""
+        super().place(rows, unit)
+        self._goal[rows] = (
+            GOAL_CENTRE + self.settings.goal_spread * np.array(GOAL_RANGE) * unit[:, 2:]
+        )
+
+    def goal_distance(self) -> Array:
+        """Return the distance from the cube's centre to the goal (m), (N,)."""
+        return distances(self.cube(), self._goal)
+
+    def success(self, goal_distance: Array) -> Mask:
+        """Return whether the cube is at the goal, (N,)."""
+        return goal_distance <= SUCCESS_RADIUS[self.robot.name]
+
+    def oracle(self, rows: Rows) -> tuple[Array, ...]:
+        """Return the grasp, the goal, and the vector from the cube to the goal."""
+        cube, goal = self.cube(rows), self._goal[rows]
+        return *self.grasp_block(rows, cube), goal, goal - cube

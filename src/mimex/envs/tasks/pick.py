@@ -1,0 +1,118 @@
+"""Pick: lift a cube off the table, to a height of 0.8 m."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.engine import ALL, Array, Engine, Rows
+from mimex.envs.reward import bonus, near
+from mimex.envs.robots.base import Robot
+from mimex.envs.scene import TABLE_HEIGHT
+from mimex.envs.settings import Settings
+from mimex.envs.tasks.base import Mask, Outcome, Task, approach_terms, distances
+
+CUBE_CENTRE = (0.5, 0.0)  # m, published
+CUBE_RANGE = (0.1, 0.2)  # m, published
+GOAL_HEIGHT = 0.8  # m, of the cube's centre (published)
+SUCCESS_RADIUS = 0.1  # m, of Pick's goal height (published)
+OFFSET = 0.04  # m, in all distance terms (published)
+
+
+@dataclass(frozen=True)
+class CubeFigures:
+    """What differs between the robots in Pick and Move (published).
+
+    Attributes:
+        floor: Distance to the cube below which nearness does not grow (m).
+        lift: How far the cube must rise to count as lifted (m).
+        goal: Distance to the goal that earns the bonus (m).
+    """
+
+    floor: float
+    lift: float
+    goal: float
+
+
+FIGURES = {
+    "Franka": CubeFigures(floor=0.02, lift=0.015, goal=0.04),
+    "Kuka": CubeFigures(floor=0.03, lift=0.02, goal=0.06),
+}
+
+
+class Pick(Task):
+    """The cube is to be held within 10 cm of a height of 0.8 m.
+
+    `lift` says what counts as lifted. "clear": the cube's lowest corner rose by the threshold.
+    "centre": its centre did (published), which a cube tipped onto an edge or a corner meets while
+    it still stands on the table. Random actions met "centre" in 62 of 5,256 episodes and "clear",
+    where the cube had been knocked into the air, in 31; so "clear" is the default.
+    """
+
+    draws = 2
+
+    def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
+        super().__init__(robot, engine, settings)
+        self.figures = FIGURES[robot.name]
+        self.half = robot.cube_size / 2.0
+        positions, _ = engine.joint_columns(["cube"])
+        self._pose = engine.qpos[:, positions]  # (N, 7) position and quaternion, live
+        self.memory["start_height"] = np.zeros(engine.num_envs)
+
+    def place(self, rows: NDArray[np.int32], unit: Array) -> None:
+        """Draw where on the table the cube lies."""
+        pose = np.zeros((len(rows), 7))
+        pose[:, :2] = CUBE_CENTRE + self.settings.object_spread * np.array(CUBE_RANGE) * unit[:, :2]
+        pose[:, 2] = TABLE_HEIGHT + self.half
+        pose[:, 3] = 1.0
+        self._pose[rows] = pose
+        self.memory["start_height"][rows] = pose[:, 2]
+
+    def cube(self, rows: Rows = ALL) -> Array:
+        """Return the centre of the cube (m), (rows, 3)."""
+        return self._pose[rows, :3]
+
+    def lifted(self) -> Mask:
+        """Return whether the cube is lifted, by the chosen meaning of the word, (N,)."""
+        rise = self._pose[:, 2] - self.memory["start_height"]
+        if self.settings.lift == "clear":
+            # The lowest corner lies under the centre by half the edge times the sum of the
+            # vertical parts of the cube's three axes; lying flat, that sum is 1.
+            rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
+        return np.asarray(rise > self.figures.lift)
+
+    def goal_distance(self) -> Array:
+        """Return how far the cube is from where it should be (m), (N,)."""
+        return np.abs(GOAL_HEIGHT - self._pose[:, 2])
+
+    def success(self, goal_distance: Array) -> Mask:
+        """Return whether the distance to the goal counts as success, (N,)."""
+        return goal_distance <= SUCCESS_RADIUS
+
+    def evaluate(self) -> Outcome:
+        """Return the terms of Pick and Move: fingers to cube, lift, cube to goal."""
+        to_cube = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
+        nearness = near(to_cube, self.figures.floor, OFFSET)
+        lifted, distance = self.lifted(), self.goal_distance()
+        terms = approach_terms(nearness, "object_distance") | {
+            "lift_bonus": bonus(lifted),
+            "goal_distance": lifted * near(distance, 0.0, OFFSET),
+            "goal_bonus": bonus(distance <= self.figures.goal),
+        }
+        drop = self.memory["start_height"] - self._pose[:, 2]
+        return Outcome(terms, met=self.success(distance), fallen=drop > self.robot.drop_limit)
+
+    def oracle(self, rows: Rows) -> tuple[Array, ...]:
+        """Return the grasp and the height that is left to rise (m)."""
+        cube = self.cube(rows)
+        return *self.grasp_block(rows, cube), GOAL_HEIGHT - cube[:, 2:]
+
+
+def _vertical_extent(quaternion: Array) -> Array:
+    """Return the sum of |z| over a rotated body's three unit axes, (N,) in [1, sqrt(3)]."""
+    w, x, y, z = quaternion.T
+    horizontal: Array = np.abs(x * z - w * y) + np.abs(y * z + w * x)
+    upright: Array = np.abs(1.0 - 2.0 * (x * x + y * y))
+    return 2.0 * horizontal + upright

@@ -1,0 +1,50 @@
+"""Reach: bring the hand to a goal in the air."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.engine import ALL, Array, Engine, Rows
+from mimex.envs.reward import bonus, near
+from mimex.envs.robots.base import Robot
+from mimex.envs.scene import GOAL_RADIUS
+from mimex.envs.settings import Settings
+from mimex.envs.tasks.base import Outcome, Task, distances
+
+GOAL_CENTRE = {"Franka": (0.55, 0.0, 0.7), "Kuka": (0.45, 0.0, 0.65)}  # m, published
+GOAL_RANGE = (0.2, 0.3, 0.2)  # m, published
+OFFSET = 0.04  # m, published
+
+
+class Reach(Task):
+    """The mean of the robot's reach sites is to come within 4 cm of the goal."""
+
+    draws = 3
+
+    def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
+        super().__init__(robot, engine, settings)
+        self._hand_ids = engine.site_ids(robot.reach_sites)
+        self._goal = engine.mocap("goal")
+
+    def place(self, rows: NDArray[np.int32], unit: Array) -> None:
+        """Draw the goal around the middle of the robot's workspace."""
+        reach = self.settings.goal_spread * np.array(GOAL_RANGE)
+        self._goal[rows] = GOAL_CENTRE[self.robot.name] + reach * unit
+
+    def hand(self, rows: Rows = ALL) -> Array:
+        """Return the point to bring to the goal (m), (rows, 3)."""
+        middle: Array = self.engine.sites(self._hand_ids, rows).mean(axis=1)
+        return middle
+
+    def evaluate(self) -> Outcome:
+        """Return the terms of Reach: distance to the goal, and being there."""
+        distance = distances(self.hand(), self._goal)
+        at_goal = distance <= GOAL_RADIUS
+        terms = {"goal_distance": near(distance, 0.0, OFFSET), "goal_bonus": bonus(at_goal)}
+        return Outcome(terms, met=at_goal, fallen=np.zeros_like(at_goal))
+
+    def oracle(self, rows: Rows) -> tuple[Array, ...]:
+        """Return hand, goal, goal - hand."""
+        hand, goal = self.hand(rows), self._goal[rows]
+        return hand, goal, goal - hand

@@ -1,0 +1,125 @@
+"""What exists: a robot, a task's objects, their simulations, and the cameras that look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mimex.envs import scene
+from mimex.envs.camera import Camera, Picture
+from mimex.envs.engine import ALL, Array, Engine, Rows
+from mimex.envs.observation import Observation, Proprioception, observation_space, state_vector
+from mimex.envs.robots.base import Robot
+from mimex.envs.robots.franka import FRANKA
+from mimex.envs.robots.kuka_allegro import KUKA
+from mimex.envs.settings import Settings, robot_and_kind
+from mimex.envs.tasks import Cabinet, Move, Pick, Reach, Task
+
+ARENA_BYTES = 1 << 20  # for the contacts of one simulation; MuJoCo's default is 14 MB
+VIDEO_SIZE = (480, 640)  # pixels, height and width of what people watch
+
+_ROBOTS: dict[str, Robot] = {"Franka": FRANKA, "Kuka": KUKA}
+_TASKS: dict[str, type[Task]] = {"Reach": Reach, "Cabinet": Cabinet, "Pick": Pick, "Move": Move}
+
+
+class World:
+    """N simulations of a task, which can be set to a start and looked at.
+
+    Attributes:
+        robot: The robot, as data.
+        model: The compiled MuJoCo model.
+        engine: The simulations, as arrays by name.
+        task: The task, on the engine's arrays.
+        joints: Proprioception, which also knows the joints' limits.
+        draws: How many uniform numbers in [-1, 1] one start needs.
+    """
+
+    def __init__(self, task: str, num_envs: int, settings: Settings) -> None:
+        robot, self._kind = robot_and_kind(task)
+        self._settings = settings
+        self.robot = _ROBOTS[robot]
+        self.model = self._compiled("fast")
+        self.engine = Engine(
+            self.model, num_envs, settings.thread_count(num_envs), settings.substeps()
+        )
+        self.task = _TASKS[self._kind](self.robot, self.engine, settings)
+        self.joints = Proprioception(self.robot, self.engine)
+        self.draws = len(self.robot.joints) + self.task.draws
+        self._joint_columns, _ = self.engine.joint_columns(self.robot.joints)
+        self._wrist = self._wrist_camera() if settings.observation == "pixels" else None
+        self._video: Camera | None = None
+
+    def _compiled(self, quality: Any) -> mujoco.MjModel:
+        kind: Any = self._kind.lower()
+        spec = scene.build(
+            self.robot,
+            kind,
+            control_hz=self._settings.control_hz,
+            substeps=self._settings.substeps(),
+            quality=quality,
+        )
+        spec.memory = ARENA_BYTES
+        return spec.compile()
+
+    def _wrist_camera(self) -> Camera:
+        return Camera(
+            self.engine,
+            self._compiled(self._settings.quality),
+            self.robot.wrist_camera,
+            (self._settings.image_size, self._settings.image_size),
+            nice=self._settings.quality == "nice",
+            channels_first=True,
+            fovy=self._settings.fovy,
+            threads=self.engine.threads,
+        )
+
+    def start(self, rows: NDArray[np.int32], unit: Array) -> Array:
+        """Put some simulations to the start of an episode; return the pose (rows, joints).
+
+        Args:
+            rows: Which simulations.
+            unit: Draws in [-1, 1], (rows, draws): the joints' first, then the task's.
+        """
+        noise, placement = np.split(unit, [len(self.robot.joints)], axis=1)
+        pose = self.robot.home + self._settings.joint_noise * noise
+        pose = np.clip(pose, self.joints.low, self.joints.high)
+        self.engine.reset(rows)
+        self.engine.qpos[rows, self._joint_columns] = pose
+        self.engine.ctrl[rows] = pose
+        self.task.place(rows, placement)
+        self.engine.refresh(rows)
+        return pose
+
+    def observation_space(self) -> spaces.Space[Any]:
+        """Return the space of one simulation's observation."""
+        size = self._vector(ALL).shape[1]
+        return observation_space(self._settings.observation, size, self._settings.image_size)
+
+    def observe(self, rows: Rows = ALL) -> Observation:
+        """Return the observations of some simulations as they are now."""
+        vector = self._vector(rows)
+        if self._wrist is None:
+            return vector
+        return {"image": self._wrist.render(rows), "robot": vector}
+
+    def _vector(self, rows: Rows) -> NDArray[np.float32]:
+        oracle = self._settings.observation == "oracle"
+        return state_vector(self.joints, self.task if oracle else None, rows)
+
+    def pictures(self) -> Picture:
+        """Return what the fixed camera sees in every simulation, (N, height, width, 3)."""
+        if self._video is None:
+            nice = self._compiled("nice")
+            self._video = Camera(self.engine, nice, "video", VIDEO_SIZE, nice=True)
+            self.engine.refresh()  # fills the fields that only cameras read
+        return self._video.render()
+
+    def close(self) -> None:
+        """Free the graphics."""
+        for camera in (self._wrist, self._video):
+            if camera is not None:
+                camera.close()

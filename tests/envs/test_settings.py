@@ -1,0 +1,66 @@
+"""Keyword arguments of the tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from mimex.envs.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("task", "reward", "steps"),
+    [
+        ("FrankaReach", "sparse", 200),
+        ("KukaReach", "dense", 200),
+        ("FrankaCabinet", "dense", 500),
+        ("FrankaCabinet", "sparse", 1000),
+        ("FrankaCabinet", "sparser", 1000),
+        ("KukaCabinet", "sparse", 500),
+        ("FrankaPick", "sparse", 500),
+        ("KukaMove", "dense", 500),
+    ],
+)
+def test_episodes_have_the_published_length(task: str, reward: str, steps: int) -> None:
+    assert Settings(reward=reward).length(task) == steps
+
+
+def test_an_episode_lasts_as_long_at_another_rate_unless_told() -> None:
+    assert Settings(control_hz=30).length("FrankaReach") == 100
+    assert Settings(control_hz=30, episode_steps=7).length("FrankaReach") == 7
+
+
+@pytest.mark.parametrize(("hz", "substeps"), [(60, 1), (120, 1), (30, 2), (20, 3), (25, 3)])
+def test_no_simulation_step_is_longer_than_a_sixtieth(hz: float, substeps: int) -> None:
+    assert Settings(control_hz=hz).substeps() == substeps
+
+
+def test_threads_are_one_per_eight_environments_unless_told() -> None:
+    assert Settings().thread_count(1) == 1
+    assert Settings().thread_count(15) == 1
+    assert Settings(threads=3).thread_count(1) == 3
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"observation": "pixel"}, "did you mean 'pixels'"),
+        ({"quality": "nicer"}, "did you mean 'nice'"),
+        ({"lift": "center"}, "did you mean 'centre'"),
+        ({"image_sise": 84}, "did you mean 'image_size'"),
+        ({"control_hz": 0}, "control_hz is 0, but must be above 0"),
+        ({"episode_steps": 0}, "episode_steps is 0, but must be 1 or more, or None"),
+        ({"goal_spread": -1.0}, "goal_spread is -1.0, but must be 0 or more"),
+        ({"fovy": 180}, "fovy is 180, but must be between 0 and 180 degrees, or None"),
+    ],
+)
+def test_a_wrong_choice_is_refused_with_a_remedy(chosen: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings.of(**chosen)
+
+
+def test_the_folder_for_unstable_states_can_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MIMEX_UNSTABLE_DIR", "somewhere")
+    assert Settings().unstable_dir == "somewhere"
+    assert Settings(unstable_dir="elsewhere").unstable_dir == "elsewhere"
