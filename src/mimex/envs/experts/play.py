@@ -1,0 +1,94 @@
+"""Lets the experts play: many episodes for a success rate, or one to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs import scene
+from mimex.envs.camera import Camera, Picture
+from mimex.envs.experts import franka, kuka
+from mimex.envs.experts.base import Expert
+from mimex.envs.settings import robot_and_kind
+
+EXPERTS: dict[str, type[Expert]] = {**franka.EXPERTS, **kuka.EXPERTS}
+
+
+def expert_for(task: str) -> type[Expert]:
+    """Return the expert of a task such as "FrankaPick"."""
+    if task not in EXPERTS:
+        raise ValueError(f"task is {task!r}, which has no expert; expected one of {list(EXPERTS)}")
+    return EXPERTS[task]
+
+
+def run(task: str, seeds: Sequence[int]) -> NDArray[np.bool_]:
+    """Let a task's expert play one episode per seed, all at once.
+
+    Args:
+        task: A task's name, such as "FrankaPick".
+        seeds: Seed k starts as `gymnasium.make(f"mimex/{task}-v0").reset(seed=k)` does.
+
+    Returns:
+        Whether each episode was a success, (len(seeds),).
+    """
+    expert_class = expert_for(task)
+    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=len(seeds))
+    env.reset(seed=list(seeds))
+    expert = expert_class(env)
+    success = np.zeros(len(seeds), bool)
+    running = np.ones(len(seeds), bool)
+    while running.any():
+        _, _, terminated, truncated, info = env.step(expert.act(env))
+        ended = terminated | truncated
+        # Where an episode ended, `info` itself is about the next one already.
+        success |= running & ~ended & info["success"]
+        if ended.any():
+            success |= running & ended & info["final_info"]["success"]
+        running &= ~ended & ~success
+    env.close()
+    return success
+
+
+def demonstrate(
+    task: str, seed: int = 0, *, inset: int = 0, every: int = 1, linger: int = 30
+) -> Iterator[Picture]:
+    """Yield pictures (height, width, 3) of an expert's episode.
+
+    Args:
+        task: A task's name, such as "FrankaPick".
+        seed: Seed of the episode.
+        inset: Size of the wrist camera's view in the upper left corner (pixels); 0 leaves it out.
+        every: Control steps from one picture to the next.
+        linger: How many steps to go on after the success.
+    """
+    expert_class = expert_for(task)
+    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=1, render_mode="rgb_array")
+    env.reset(seed=[seed])
+    expert = expert_class(env)
+    wrist = _wrist_camera(env.unwrapped, task, inset) if inset else None
+    ended, step, after = False, 0, 0
+    try:
+        while not ended and after <= linger:
+            if step % every == 0:
+                picture = env.render()[0]
+                if wrist is not None:
+                    picture[:inset, :inset] = wrist.render()[0]
+                yield picture
+            _, _, terminated, truncated, info = env.step(expert.act(env))
+            ended = bool(terminated[0] | truncated[0])
+            after += bool(info["success"][0])
+            step += 1
+    finally:
+        if wrist is not None:
+            wrist.close()
+        env.close()
+
+
+def _wrist_camera(env: Any, task: str, size: int) -> Camera:
+    kind: Any = robot_and_kind(task)[1].lower()
+    model = scene.build(env.robot, kind, quality="nice").compile()
+    return Camera(env.engine, model, env.robot.wrist_camera, (size, size), nice=True)

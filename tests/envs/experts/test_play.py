@@ -1,0 +1,43 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from mimex.envs.experts import EXPERTS, demonstrate, run
+from mimex.envs.experts.base import Expert
+from mimex.envs.settings import TASKS
+
+
+def test_every_task_has_an_expert() -> None:
+    assert set(EXPERTS) == set(TASKS)
+    assert all(issubclass(expert, Expert) for expert in EXPERTS.values())
+
+
+def test_success_is_told_for_each_seed_and_does_not_depend_on_the_others() -> None:
+    together = run("FrankaReach", [3, 1, 4])
+    assert together.shape == (3,)
+    assert together.dtype == bool
+    assert together.tolist() == [bool(run("FrankaReach", [seed])[0]) for seed in (3, 1, 4)]
+
+
+def test_an_expert_that_does_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle(EXPERTS["FrankaPick"]):
+        def act(self, env: object) -> np.ndarray:
+            return np.zeros((self.num_envs, 9))
+
+    monkeypatch.setitem(EXPERTS, "FrankaPick", Idle)
+    assert not run("FrankaPick", [0, 1]).any()
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'FrankaStack'.*FrankaPick"):
+        run("FrankaStack", [0])
+
+
+@pytest.mark.render
+def test_a_demonstration_is_pictures_that_move() -> None:
+    frames = list(itertools.islice(demonstrate("FrankaReach", seed=0, inset=32), 12))
+    assert {(frame.shape[2], frame.dtype.name) for frame in frames} == {(3, "uint8")}
+    assert len({frame.shape for frame in frames}) == 1
+    assert frames[0].std() > 10  # not blank
+    assert np.abs(frames[0].astype(int) - frames[-1]).max() > 50
