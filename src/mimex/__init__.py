@@ -1,11 +1,12 @@
 """Exploration bonuses from masked input modeling, and the PixMC-Sparse benchmark.
 
-The public names below are imported when first used, so that ``import mimex`` is instant and
-Gymnasium, which imports this package to find its environments, does not pull in PyTorch.
+The public names below are imported when first used, so that ``import mimex`` is instant, and
+someone who only wants the environments does not pay for PyTorch.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,12 @@ __all__ = [
     "WindowTracker",
     "RolloutWindows",
 ]
+
+
+# Where Gymnasium is already in use, make the tasks known to it: import gymnasium, mimex, and
+# gymnasium.make("mimex/FrankaPick-v0") works. In any other order `import mimex.envs` does it.
+if "gymnasium" in sys.modules:
+    import_module("mimex.envs")
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def test_published_weights_give_the_published_loss(features, model, ratio):
 
 
 def test_gradients_equal_those_of_the_plain_model(features, model):
-    weights, loss = published()
+    weights, _ = published()
     model.load_published(weights)
     hidden = time_mask()
     torch.manual_seed(2)
@@ -118,7 +118,7 @@ def test_padding_is_neither_seen_nor_scored(features, model):
 
 
 def test_rows_of_different_lengths_score_as_they_would_alone(features, model):
-    valid = torch.tensor([[l >= row % L for l in range(L)] for row in range(B)])
+    valid = torch.tensor([[step >= row % L for step in range(L)] for row in range(B)])
     hidden = TimeMask(0.5).sample(valid, torch.Generator().manual_seed(3))
     together = model.error(features, hidden, valid)
     for row in range(B):

@@ -25,7 +25,7 @@ def valid_masks(draw):
     """Left-padded validity of a few windows, all of one length from 2 to 10."""
     length = draw(st.integers(2, 10))
     sizes = draw(st.lists(st.integers(0, length), min_size=1, max_size=6))
-    return torch.tensor([[l >= length - size for l in range(length)] for size in sizes])
+    return torch.tensor([[step >= length - size for step in range(length)] for size in sizes])
 
 
 @pytest.mark.parametrize(

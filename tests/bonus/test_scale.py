@@ -87,12 +87,12 @@ def test_clip_is_on_the_normalised_bonus():
 
 
 def test_state_continues_bit_for_bit():
-    settings = {"normalise": "return", "schedule": "linear", "over_steps": 50}
-    straight, broken = BonusScale(**settings), BonusScale(**settings)
+    chosen = {"normalise": "return", "schedule": "linear", "over_steps": 50}
+    straight, broken = BonusScale(**chosen), BonusScale(**chosen)
     first, second = torch.rand(5, 2), torch.rand(5, 2)
     straight.combine(first, first)
     broken.combine(first, first)
-    resumed = BonusScale(**settings)
+    resumed = BonusScale(**chosen)
     resumed.load_state_dict(broken.state_dict())
     a, b = straight.combine(second, second), resumed.combine(second, second)
     assert torch.equal(a.total, b.total)
@@ -113,7 +113,7 @@ def test_bad_input_is_refused_with_step_and_environment():
     scale.combine(torch.ones(2), torch.ones(2))
     with pytest.raises(ValueError, match="3 environments; the steps before had 2"):
         scale.combine(torch.ones(3), torch.ones(3))
-    for settings, message in [
+    for arguments, message in [
         ({"normalise": "std"}, "normalise='std' is unknown"),
         ({"schedule": "step"}, "schedule='step' is unknown"),
         ({"schedule": "linear"}, "needs over_steps"),
@@ -122,6 +122,6 @@ def test_bad_input_is_refused_with_step_and_environment():
         ({"beta": float("inf")}, "beta=inf"),
     ]:
         with pytest.raises(ValueError, match=message):
-            BonusScale(**settings)
+            BonusScale(**arguments)
     with pytest.raises(ValueError, match="needs ended"):
         BonusScale(normalise="return", episodic=True).combine(torch.ones(2), torch.ones(2))

@@ -59,7 +59,7 @@ def test_bad_input_is_refused():
     tracker = WindowTracker(2, 3, 4)
     with pytest.raises(ValueError, match=r"features has shape \(2, 5\)"):
         tracker.push(torch.zeros(2, 5), torch.zeros(2, dtype=torch.bool))
-    with pytest.raises(ValueError, match="starts is torch.float32"):
+    with pytest.raises(ValueError, match=r"starts is torch\.float32"):
         tracker.push(torch.zeros(2, 4), torch.zeros(2))
     with pytest.raises(ValueError, match="length=0"):
         WindowTracker(2, 0, 4)
