@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mimex.bonus.scale import BonusScale, Rewards
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
+    from mimex.nn.parallel import use_workers
     from mimex.types import Window
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ _HOMES = {
     "RolloutWindows": "mimex.data.windows",
     "AutoencoderSize": "mimex.bonus.autoencoder",
     "LARGER": "mimex.bonus.autoencoder",
+    "use_workers": "mimex.nn.parallel",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "Rewards",
     "WindowTracker",
     "RolloutWindows",
+    "use_workers",
 ]
 
 

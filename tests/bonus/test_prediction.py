@@ -7,6 +7,7 @@ import torch
 
 import mimex
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
+from mimex.nn.parallel import use_workers
 from mimex.types import Window
 
 D, A, L, B = 6, 3, 5, 40
@@ -136,16 +137,34 @@ def test_train_fraction_scores_all_and_trains_on_a_part(make):
             assert torch.allclose(p, q, atol=1e-6)
 
 
-def test_chunks_change_nothing(make, monkeypatch):
+def test_pieces_change_nothing(make, monkeypatch):
     whole, chunked = make(), make()
     a, metrics_a = whole.learn(windows(padded=True), 0.6)
-    monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
     b, metrics_b = chunked.learn(windows(padded=True), 0.6)
     assert torch.allclose(a, b, atol=1e-6)
     assert metrics_a == pytest.approx(metrics_b, abs=1e-5)
     for p, q in zip(whole.network.parameters(), chunked.network.parameters(), strict=True):
         if p.grad is not None:
             assert torch.allclose(p.grad, q.grad, atol=1e-6)
+
+
+def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
+    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for workers in (1, 3):
+            use_workers(workers)
+            bonus = make()
+            paid = [bonus.learn(windows(seed, padded=True), 0.7)[0] for seed in range(3)]
+            results.append((paid, bonus.state_dict()))
+    finally:
+        use_workers(1)
+        torch.set_num_threads(before)
+    (paid, state), (other_paid, other_state) = results
+    assert all(torch.equal(a, b) for a, b in zip(paid, other_paid, strict=True))
+    assert same_state(state, other_state)
 
 
 def test_padding_never_counts(make):

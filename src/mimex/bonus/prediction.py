@@ -23,19 +23,14 @@ from mimex.bonus.inputs import (
     read_features,
 )
 from mimex.bonus.masks import FeatureMask, MaskDistribution
+from mimex.bonus.pieces import Gradients, Rows, add_gradients, groups, pieces
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+from mimex.nn.parallel import in_order
 from mimex.nn.running import RunningMeanStd
 from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
 """Normalised features are cut off here, in standard deviations (as RND does, Burda et al. 2018)."""
-
-CHUNK_NUMBERS = 1 << 20
-"""Windows are worked through in pieces of about this many features (4 MB), so that what the
-network makes of a piece stays in cache: 4-8 times the speed of one piece on a CPU."""
-
-CHUNK_WINDOWS = (128, 512)
-"""The fewest and most windows of such a piece, on a CPU."""
 
 
 class MaskedPrediction(ABC):
@@ -118,15 +113,19 @@ class MaskedPrediction(ABC):
         """The share of a full window that is really hidden, after rounding to whole steps."""
         return self.mask.effective_ratio(self.length)
 
-    @torch.no_grad()
     def reward(self, window: Window) -> Tensor:
         """Scores each window, ``(B,)``: what ``learn`` would pay now. Changes nothing."""
         _, x, actions, valid = self._read(window)
         generator = Generator(self.device)
         generator.set_state(self._generator.get_state())
         hidden = self.mask.draw(valid, self.masks, generator)
-        scores = [self._score(x, actions, valid, hidden, rows)[0] for rows in self._chunks(len(x))]
-        return check_finite(torch.cat(scores), "the reward")
+
+        def score(rows: Rows) -> Tensor:
+            with torch.no_grad():
+                return self._score(x, actions, valid, hidden, rows)[0]
+
+        rewards = torch.cat(in_order(score, self._pieces(slice(0, len(x)))))
+        return check_finite(rewards, "the reward")
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
         """Scores all windows and trains on a random fraction of them, in one forward pass."""
@@ -135,27 +134,41 @@ class MaskedPrediction(ABC):
         before = self._generator.get_state()
         hidden = self.mask.draw(valid, self.masks, self._generator)
         trained = max(1, round(train_fraction * len(x)))
-        train = rest = None  # indices of the windows to train on, and to score only
+        train: Rows = slice(0, len(x))
+        rest: Rows = slice(0, 0)
         if trained < len(x):
             order = torch.randperm(len(x), generator=self._generator, device=self.device)
             train, rest = order[:trained], order[trained:]
+        parameters = tuple(self._trainable.values())
+
+        def score(rows: Rows) -> Tensor:
+            with torch.no_grad():
+                return self._score(x, actions, valid, hidden, rows)[0]
+
+        def score_and_train(rows: Rows) -> tuple[Tensor, Tensor, Tensor, Gradients]:
+            with torch.enable_grad():
+                rewards, losses, spread = self._score(x, actions, valid, hidden, rows)
+                loss = losses.sum() / trained
+                gradients: Gradients = ()  # where nothing could be hidden
+                if loss.requires_grad:
+                    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+                return rewards, loss.detach(), spread, gradients
+
         rewards = x.new_empty(len(x))
-        loss = spread = 0.0
+        loss, spread = x.new_zeros(()), x.new_zeros(())
         self.optimizer.zero_grad(set_to_none=True)
         try:
-            for rows in self._chunks(trained):
-                chosen = rows if train is None else train[rows]
-                rewards[chosen], losses, errors = self._score(x, actions, valid, hidden, chosen)
-                total = losses.sum() / trained
-                if total.requires_grad:  # not where nothing could be hidden
-                    total.backward()  # type: ignore[no-untyped-call]
-                loss += float(total.detach())
-                if self.masks > 1:
-                    spread += float(errors.std(0).sum()) / trained
-            with torch.no_grad():
-                for rows in self._chunks(len(x) - trained):
-                    chosen = rows if rest is None else rest[rows]
-                    rewards[chosen] = self._score(x, actions, valid, hidden, chosen)[0]
+            # A few pieces at a time, so that their gradients need little memory.
+            for group in groups(self._pieces(train)):
+                for rows, result in zip(group, in_order(score_and_train, group), strict=True):
+                    rewards[rows] = result[0]
+                    loss += result[1]
+                    spread += result[2].sum() / trained
+                    add_gradients(parameters, result[3])
+            for rows, scores in zip(
+                self._pieces(rest), in_order(score, self._pieces(rest)), strict=True
+            ):
+                rewards[rows] = scores
             check_finite(rewards, "the reward")
         except BaseException:  # nothing was learned: the next call draws the same masks
             self._generator.set_state(before)
@@ -166,19 +179,19 @@ class MaskedPrediction(ABC):
             self.statistics.update(raw[window.valid.to(self.device)])
         self.steps += 1
         metrics = {
-            "bonus/loss": loss,
+            "bonus/loss": float(loss),
             "bonus/mean": float(rewards.mean()),
             "bonus/std": float(rewards.std(correction=0)),
             "bonus/trained": float(trained),
         }
         if self.masks > 1:
-            metrics["bonus/standard_error"] = spread / self.masks**0.5
+            metrics["bonus/standard_error"] = float(spread) / self.masks**0.5
         return rewards, metrics
 
     def _score(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor, rows: Any
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor, rows: Rows
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rewards ``(b,)``, losses ``(b,)`` and the errors of each mask ``(K, b)`` of some rows."""
+        """Rewards, losses, and the deviation over masks of some rows: ``(b,)`` each."""
         hidden = hidden[:, rows]
         errors, beyond = self.errors(
             x[rows], None if actions is None else actions[rows], valid[rows], hidden
@@ -186,15 +199,11 @@ class MaskedPrediction(ABC):
         # A mask that hides nothing of a short window says nothing about it: it does not count.
         counts = hidden.flatten(2).any(2).sum(0).clamp(min=1)
         means = errors.sum(0) / counts
-        return means.detach(), means + beyond, errors.detach()
+        spread = errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
+        return means.detach(), means + beyond, spread
 
-    def _chunks(self, windows: int) -> list[slice]:
-        """Slices that cover so many windows in pieces that suit the device."""
-        if self.device.type != "cpu":
-            return [slice(0, windows)] if windows else []
-        fewest, most = CHUNK_WINDOWS
-        size = min(max(CHUNK_NUMBERS // (self.length * self.feature_dim), fewest), most)
-        return [slice(start, min(start + size, windows)) for start in range(0, windows, size)]
+    def _pieces(self, rows: Rows) -> list[Rows]:
+        return pieces(rows, self.length * self.feature_dim, self.device)
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Raw features, features as the networks take them, actions and validity of a window."""
