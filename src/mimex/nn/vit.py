@@ -1,0 +1,184 @@
+"""The vision transformer ViT-S/16, with timm's parameter names, as a frozen encoder of images."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from mimex.nn.conv import as_batch
+from mimex.nn.transformer import Block
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of red, green and blue in ImageNet's images between 0 and 1: what MAE and MVP trained on."""
+
+CHUNK = 32
+"""Images that pass at once, which bounds the memory: 39 MB in the widest layer at 224 pixels."""
+
+SOURCES = (
+    "MVP's ViT-S/16 (vits-mae-hoi.pth, the paper's, by mvp.load in github.com/ir413/mvp; 12 "
+    "heads), or timm's (timm.create_model('vit_small_patch16_224', pretrained=True).state_dict() "
+    "saved with safetensors; 6 heads)"
+)
+
+# Parts of MAE's pretraining and of timm's classifiers that an encoder has no use for.
+_IGNORED = ("decoder", "mask_token", "head", "fc_norm")
+
+
+class PatchEmbed(nn.Module):
+    """Cuts an image into squares and projects each."""
+
+    def __init__(self, patch: int, width: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Turns ``(B, 3, H, W)`` into ``(B, patches, width)``, row by row."""
+        patches: Tensor = self.proj(images)
+        return patches.flatten(2).transpose(1, 2)
+
+
+class ViT(nn.Module):
+    """Images of bytes in; the class token before the final norm out, as MVP takes it.
+
+    Args:
+        image_size: Height and width of the images (pixels), a multiple of ``patch``.
+        heads: Attention heads: 12 in MVP's ViT-S, 6 in timm's. Weights do not tell, and fit
+            both; with the wrong number the features are wrong.
+        width: Numbers per token, and of the feature that comes out.
+        depth: Transformer blocks.
+        patch: Height and width of a patch (pixels).
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        image_size: int = 224,
+        *,
+        heads: int = 12,
+        width: int = 384,
+        depth: int = 12,
+        patch: int = 16,
+    ) -> None:
+        super().__init__()
+        if image_size < patch or image_size % patch:
+            raise ValueError(
+                f"image_size={image_size} pixels cannot be cut into patches of {patch}: choose a "
+                f"multiple, such as {max(round(image_size / patch), 1) * patch}."
+            )
+        self.image_size = image_size
+        self.features = width
+        self.patch_embed = PatchEmbed(patch, width)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + (image_size // patch) ** 2, width))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        for name, colours in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
+            self.register_buffer(name, torch.tensor(colours).view(3, 1, 1) * 255, persistent=False)
+        nn.init.normal_(self.cls_token, std=0.02)
+        nn.init.normal_(self.pos_embed, std=0.02)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Encodes images.
+
+        Args:
+            images: ``(..., 3, H, W)`` uint8.
+
+        Returns:
+            ``(..., width)``.
+        """
+        chunks = torch.split(as_batch(images, self.image_size), CHUNK)
+        encoded = torch.cat([self._class_token(chunk) for chunk in chunks])
+        return encoded.view(*images.shape[:-3], self.features)
+
+    def _class_token(self, images: Tensor) -> Tensor:
+        tokens = self.patch_embed((images - self.mean) / self.std)
+        x = torch.cat([self.cls_token.expand(len(images), -1, -1), tokens], 1) + self.pos_embed
+        for block in self.blocks[:-1]:
+            x = block(x)
+        token: Tensor = self.blocks[-1](x, queries=1)[:, 0]  # of the last, only this is needed
+        return token
+
+
+def load_pretrained(network: ViT, path: Path) -> None:
+    """Puts the weights of an MAE, MVP or timm checkpoint into a network, and freezes it.
+
+    Positions are interpolated where the file's images were of another size.
+
+    Args:
+        network: A ViT of the file's width and depth, and number of heads.
+        path: A ``.safetensors`` file, or one of ``torch.save`` with tensors only (nothing in it
+            is executed), as it is or under the key ``model``.
+
+    Raises:
+        FileNotFoundError: If there is no such file; the message says where to find one.
+        ValueError: If the file cannot be read, or holds another network.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; expected the weights of {SOURCES}.")
+    weights = {name: value for name, value in _read(path).items() if not name.startswith(_IGNORED)}
+    expected = network.state_dict()
+    if "pos_embed" in weights:
+        weights["pos_embed"] = _fit_positions(weights["pos_embed"], network.pos_embed, path)
+    faults = [f"{name} is missing" for name in expected if name not in weights]
+    faults += [f"{name} is unknown" for name in weights if name not in expected]
+    faults += [
+        f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in weights and weights[name].shape != value.shape
+    ]
+    if faults:
+        more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
+        raise ValueError(
+            f"{path} holds another network: {'; '.join(faults[:3])}{more}. Expected the weights "
+            f"of {SOURCES}."
+        )
+    network.load_state_dict(weights)
+    network.requires_grad_(False)
+    network.eval()
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    unreadable = (RuntimeError, ValueError, KeyError, EOFError, OSError)
+    try:
+        content: Any
+        if path.suffix == ".safetensors":
+            content = safetensors.torch.load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, *unreadable) as error:
+        raise ValueError(
+            f"{path} cannot be read as weights ({type(error).__name__}: {error}). Expected a "
+            f".safetensors file, or a .pth file of tensors only, of {SOURCES}."
+        ) from error
+    if isinstance(content, dict) and isinstance(content.get("model"), dict):
+        content = content["model"]
+    if not isinstance(content, dict) or not all(isinstance(x, Tensor) for x in content.values()):
+        raise ValueError(
+            f"{path} holds no weights by name, nor under 'model'. Expected those of {SOURCES}."
+        )
+    return content
+
+
+def _fit_positions(positions: Tensor, ours: Tensor, path: Path) -> Tensor:
+    """Positions ``(1, 1 + n * n, C)`` of the file, interpolated to the grid of our images."""
+    if positions.shape == ours.shape or positions.ndim != 3 or positions.shape[2] != ours.shape[2]:
+        return positions  # fits, or is refused with the other shapes
+    cls_token, grid = positions[:, :1], positions[:, 1:]
+    old, new = (round((table.shape[1] - 1) ** 0.5) for table in (positions, ours))
+    if old**2 != grid.shape[1]:
+        raise ValueError(
+            f"{path} has positions for {grid.shape[1]} patches, which make no square; expected "
+            f"{new * new}, or another square to interpolate from."
+        )
+    square = grid.float().transpose(1, 2).reshape(1, -1, old, old)  # (1, C, n, n)
+    resized = F.interpolate(square, (new, new), mode="bicubic", align_corners=False)
+    return torch.cat([cls_token.float(), resized.flatten(2).transpose(1, 2)], dim=1)

@@ -1,0 +1,109 @@
+"""Where metrics go: a JSON Lines file always; TensorBoard, W&B and Trackio on demand."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from mimex.types import Metrics
+
+
+class JSONLines:
+    """Appends one JSON object per row to a file, at once: a kill loses no finished row.
+
+    Numbers that are not finite, which JSON has no word for, become null.
+
+    Args:
+        path: The file; made, with its folder, when missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        # Without a buffer, so that a row which did not fit the disk is not tried again at exit.
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, step: int, metrics: Metrics) -> None:
+        finite = {name: x if math.isfinite(x) else None for name, x in metrics.items()}
+        row = json.dumps({"step": step} | finite).encode() + b"\n"
+        try:
+            if self._file.write(row) < len(row):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot write the metrics of step {step} to {self.path}: {error.strerror}. "
+                "Make room, then run again to continue from the last checkpoint",
+            ) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoard:
+    """Writes event files for TensorBoard.
+
+    Args:
+        folder: Where the event files go.
+        purge_step: When a run continues: what older files say from this step on is discarded.
+    """
+
+    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
+        _require("tensorboard")
+        writer = _require("torch.utils.tensorboard", extra="tensorboard").SummaryWriter
+        self._writer = writer(log_dir=str(folder), purge_step=purge_step)
+
+    def write(self, step: int, metrics: Metrics) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Hosted:
+    """Sends rows to Weights & Biases or to Trackio, which speak the same language.
+
+    Args:
+        service: Which of the two.
+        project: The project that the run belongs to.
+        name: The run; a run of this name is continued.
+        config: The run's settings.
+    """
+
+    def __init__(
+        self,
+        service: Literal["wandb", "trackio"],
+        project: str,
+        name: str,
+        config: Mapping[str, Any],
+    ) -> None:
+        module = _require(service)
+        # W&B knows a run by its id, Trackio by its name.
+        identity = {"id": name} if service == "wandb" else {}
+        self._run = module.init(
+            project=project, name=name, config=dict(config), resume="allow", **identity
+        )
+
+    def write(self, step: int, metrics: Metrics) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _require(module: str, extra: str | None = None) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        extra = extra or module
+        raise ImportError(
+            f"logging to {extra} needs a package that is not installed ({error}): "
+            f"pip install 'mimex[{extra}]'"
+        ) from error

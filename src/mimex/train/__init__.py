@@ -1,0 +1,1 @@
+"""Training: the loops, what they save and where."""

@@ -1,0 +1,47 @@
+"""What a run was made with, so that its numbers can be traced and made again."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mimex.nn.parallel import available_cores
+
+PACKAGES = ("mimex", "torch", "numpy", "gymnasium", "mujoco", "safetensors")
+
+
+def about() -> dict[str, Any]:
+    """Versions, source revision, machine, command and time of this process, as JSON-able values."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
+        "git_revision": git_revision(Path(__file__).parent),
+        "platform": platform.platform(),
+        "cores": available_cores(),
+    }
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit that a folder is at, with ``-dirty`` if files differ; None outside of git."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        answer = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,183 @@
+"""Checkpoints: nested states in one safetensors file each, whole or not there at all.
+
+The arrays of a state are the file's tensors; everything else is JSON in the file's header, with a
+checksum over both. Loading reads numbers and text and executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from mimex.files import ASIDE, replacing
+from mimex.train.packing import checksum, pack, unpack
+
+FORMAT = 1
+"""Goes up when a change of the layout makes older files unreadable."""
+
+_HEADER = "mimex"  # one key only: safetensors writes several in random order
+
+_MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_log = logging.getLogger(__name__)
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint file is cut short, altered, or not one of ours."""
+
+
+def save(path: Path, state: Mapping[str, Any]) -> None:
+    """Writes a state to one file, which appears under its name only when it is complete.
+
+    Args:
+        path: The file; its folder is made when missing.
+        state: Dicts with string keys, lists and tuples of tensors, NumPy arrays and scalars,
+            int, float, bool, str and None, nested as deep as you like.
+
+    Raises:
+        TypeError: If the state holds anything else; the message says where.
+        OSError: If the disk is full or cannot be written; an older file at ``path`` is intact.
+    """
+    structure, tensors = pack(state)
+    header = {"format": FORMAT, "sha256": checksum(structure, tensors), "state": structure}
+    content = safetensors.torch.save(tensors, {_HEADER: json.dumps(header, allow_nan=False)})
+    try:
+        with replacing(path) as aside:
+            aside.write_bytes(content)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"cannot write the checkpoint {path} of {len(content) / 1e6:.1f} MB: "
+            f"{error.strerror}. Older checkpoints are intact; make room or choose another "
+            "folder, then run again to continue from the last one",
+        ) from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Reads what ``save`` wrote: types, dtypes, shapes and bits are the same, on the CPU.
+
+    Raises:
+        DamagedCheckpointError: If the file is not exactly what was written.
+    """
+    content = path.read_bytes()
+    try:
+        # Cloned to memory as aligned as any tensor's: rounding in kernels can depend on it.
+        tensors = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
+        header_size = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
+        if header["format"] != FORMAT:
+            raise DamagedCheckpointError(
+                f"{path} has the checkpoint format {header['format']}; this version of mimex "
+                f"reads format {FORMAT}."
+            )
+        if header["sha256"] != checksum(header["state"], tensors):
+            raise DamagedCheckpointError(f"{path} was altered: its checksum does not match.")
+        state: dict[str, Any] = unpack(header["state"], tensors)
+    except (SafetensorError, *_MISFITS) as error:
+        raise DamagedCheckpointError(
+            f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: {error})."
+        ) from error
+    return state
+
+
+class Checkpoints:
+    """The last few checkpoints of a run, and the best one, in a folder.
+
+    Args:
+        folder: Where the files are; made at the first save.
+        keep: How many of the last ones to keep. Two or more let a damaged one be survived.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep} checkpoints; expected at least 1.")
+        self.folder = folder
+        self.keep = keep
+        self._best_score: float | None = None
+        self._damaged: list[Path] = []
+
+    def save(self, step: int, state: Mapping[str, Any], best: float | None = None) -> None:
+        """Saves the state of a step, then removes what is no longer needed.
+
+        Args:
+            step: Environment steps so far; never less than at an earlier save.
+            state: As ``checkpoint.save`` takes it.
+            best: A score of this state, greater is better. The first with the greatest score
+                is kept apart, for ``best()``.
+        """
+        for path in [*self._damaged, *self.folder.glob(f"{ASIDE}*")]:
+            path.unlink(missing_ok=True)
+        self._damaged.clear()
+        newest = max(self._paths(), default=step)
+        if step < newest:
+            raise ValueError(
+                f"step={step} comes before the checkpoint of step {newest} in {self.folder}: "
+                "continue from latest(), or save to another folder."
+            )
+        path = self.folder / f"step_{step:012d}.safetensors"
+        save(path, {"step": step, "score": best, "state": state})
+        if best is not None and best > self._score_to_beat():
+            with replacing(self._best_path) as aside:
+                shutil.copyfile(path, aside)
+            self._best_score = best
+        paths = self._paths()
+        for old in sorted(paths)[: -self.keep]:
+            paths[old].unlink()
+
+    def latest(self) -> tuple[int, dict[str, Any]] | None:
+        """The step and state of the newest checkpoint that can be read; None if there is none.
+
+        A damaged one is passed over with a warning in the log, and removed by the next save.
+
+        Raises:
+            DamagedCheckpointError: If there are checkpoints, and all are damaged.
+        """
+        paths = self._paths()
+        for step in sorted(paths, reverse=True):
+            try:
+                return step, load(paths[step])["state"]
+            except DamagedCheckpointError as error:
+                _log.warning("%s Falling back to the checkpoint before it.", error)
+                self._damaged.append(paths[step])
+        if paths:
+            raise DamagedCheckpointError(
+                f"all {len(paths)} checkpoints in {self.folder} are damaged; remove them to start "
+                "from the beginning."
+            )
+        return None
+
+    def best(self) -> tuple[int, dict[str, Any]] | None:
+        """The step and state with the greatest score; None if no save came with a score."""
+        if not self._best_path.exists():
+            return None
+        saved = load(self._best_path)
+        return saved["step"], saved["state"]
+
+    @property
+    def _best_path(self) -> Path:
+        return self.folder / "best.safetensors"
+
+    def _score_to_beat(self) -> float:
+        if self._best_score is None:
+            self._best_score = -math.inf
+            if self._best_path.exists():
+                try:
+                    self._best_score = float(load(self._best_path)["score"])
+                except DamagedCheckpointError as error:
+                    _log.warning("%s The next best one will replace it.", error)
+        return self._best_score
+
+    def _paths(self) -> dict[int, Path]:
+        """The files of all steps, by step."""
+        names = (
+            (re.fullmatch(r"step_(\d+)\.safetensors", p.name), p) for p in self.folder.glob("*")
+        )
+        return {int(found[1]): path for found, path in names if found}

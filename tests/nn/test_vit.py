@@ -1,0 +1,200 @@
+"""The ViT computes what PyTorch's own layers compute, and loads what others have trained."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mimex.nn.vit import ViT, load_pretrained
+
+SMALL = {"heads": 2, "width": 8, "depth": 2}
+
+
+def small(image_size: int = 32, seed: int = 0) -> ViT:
+    """A network whose every number is random: fresh ones have zero biases, which hide faults."""
+    network = ViT(image_size, **SMALL)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.3, generator=generator)
+    return network
+
+
+def pictures(*batch: int, size: int = 32) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (*batch, 3, size, size), dtype=torch.uint8, generator=generator)
+
+
+def by_pytorch(network: ViT, images: Tensor, heads: int) -> Tensor:
+    """The class token before the final norm, by the layers that PyTorch has."""
+    weights = network.state_dict()
+    width = weights["norm.weight"].numel()
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    scaled = (images / 255 - mean[:, None, None]) / std[:, None, None]
+    patches = F.unfold(scaled, 16, stride=16)  # (B, 3 * 16 * 16, patches)
+    kernel = weights["patch_embed.proj.weight"].flatten(1)
+    tokens = (kernel @ patches).transpose(1, 2) + weights["patch_embed.proj.bias"]
+    x = torch.cat([weights["cls_token"].expand(len(images), -1, -1), tokens], 1)
+    x = x + weights["pos_embed"]
+    for depth in range(len(network.blocks)):
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, 0.0, "gelu", 1e-6, batch_first=True, norm_first=True
+        )
+        theirs = {"attn.qkv.": "self_attn.in_proj_", "attn.proj.": "self_attn.out_proj."}
+        theirs |= {"mlp.fc1.": "linear1.", "mlp.fc2.": "linear2."}
+        theirs |= {"norm1.": "norm1.", "norm2.": "norm2."}
+        layer.load_state_dict(
+            {
+                their + kind: weights[f"blocks.{depth}.{our}{kind}"]
+                for our, their in theirs.items()
+                for kind in ("weight", "bias")
+            }
+        )
+        x = layer(x)
+    return x[:, 0]
+
+
+@pytest.mark.parametrize("size", [32, 80])
+def test_it_computes_what_pytorchs_layers_compute(size):
+    network, images = small(size), pictures(3, size=size)
+    with torch.no_grad():
+        expected = by_pytorch(network, images, heads=2)
+        assert torch.allclose(network(images), expected, atol=1e-4)
+        assert not torch.allclose(network(images), by_pytorch(network, images, 1), atol=1e-2)
+
+
+def test_the_full_size_has_timms_names_and_number_of_parameters():
+    network = ViT()
+    names = set(network.state_dict())
+    parts = ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "norm1", "norm2"]
+    layers = [f"blocks.{i}.{part}" for i in range(12) for part in parts]
+    layers += ["patch_embed.proj", "norm"]
+    expected = {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
+    assert names == expected | {"cls_token", "pos_embed"}
+    # vit_small_patch16_224 without its head: 22,050,664 less 384 * 1000 + 1000.
+    assert sum(parameter.numel() for parameter in network.parameters()) == 21_665_664
+    assert network.features == 384
+
+
+def test_batches_of_any_shape_and_beyond_a_chunk_give_each_image_its_own_feature():
+    network, images = small(), pictures(2, 20)
+    with torch.no_grad():
+        encoded = network(images)
+        assert encoded.shape == (2, 20, 8)
+        assert torch.allclose(encoded[1, 19], network(images[1, 19]), atol=1e-5)
+        assert network(images[:, :0]).shape == (2, 0, 8)
+
+
+def save(path: Path, content: dict[str, Any]) -> Path:
+    if path.suffix == ".safetensors":
+        safetensors.torch.save_file(content, path)
+    else:
+        torch.save(content, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["timm.safetensors", "timm.pth", "mae.pth", "half.safetensors"])
+def test_files_of_the_known_kinds_load(tmp_path, kind):
+    trained = small(seed=5)
+    content: dict[str, Any] = dict(trained.state_dict())
+    if kind.startswith("timm"):
+        content |= {"head.weight": torch.ones(3, 8), "head.bias": torch.ones(3)}
+    if kind.startswith("mae"):
+        decoder = {"mask_token": torch.ones(1, 1, 4), "decoder_embed.weight": torch.ones(4, 8)}
+        decoder |= {"decoder_blocks.0.norm1.weight": torch.ones(4), "decoder.x": torch.ones(1)}
+        content = {"model": content | decoder, "epoch": 3}
+    if kind.startswith("half"):
+        content = {name: value.half() for name, value in content.items()}
+    network = small(seed=6)
+    load_pretrained(network, save(tmp_path / kind, content))
+    tolerance = 1e-3 if kind.startswith("half") else 0.0  # half precision has 11 bits
+    for name, value in trained.state_dict().items():
+        assert torch.allclose(network.state_dict()[name], value, rtol=tolerance, atol=0), name
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert network.norm.weight.dtype == torch.float32
+
+
+def test_positions_are_interpolated_to_the_images_at_hand(tmp_path):
+    trained = small(64)  # 4 x 4 patches
+    rows = torch.arange(4.0)[:, None].expand(4, 4)
+    with torch.no_grad():
+        trained.pos_embed[0, 1:, 0] = rows.flatten()
+        trained.pos_embed[0, 1:, 1] = rows.T.flatten()
+        trained.pos_embed[0, 1:, 2] = 7.0
+    network = small(128, seed=3)
+    load_pretrained(network, save(tmp_path / "x.pth", trained.state_dict()))
+    grid = network.pos_embed[0, 1:].view(8, 8, 8)
+    assert torch.equal(network.pos_embed[:, 0], trained.pos_embed[:, 0])
+    # The centre of row 3 of 8 is at 1.25 of the rows 0, 1, 2, 3 of 4, where the bicubic kernel
+    # (a = -3/4) weighs them -27/256, 225/256, 67/256, -9/256: 225 + 2 * 67 - 3 * 9 = 332.
+    middle = torch.tensor([332 / 256, 3 - 332 / 256])
+    assert torch.allclose(grid[3:5, :, 0], middle[:, None].expand(2, 8), atol=1e-5)
+    assert torch.allclose(grid[:, 3:5, 1], middle.expand(8, 2), atol=1e-5)
+    assert torch.allclose(grid[:, :, 2], torch.full((8, 8), 7.0))
+
+
+def test_a_missing_file_says_where_to_find_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"x\.pth.*ir413/mvp.*timm"):
+        load_pretrained(small(), tmp_path / "x.pth")
+
+
+def changed(**changes: Tensor | None) -> dict[str, Tensor]:
+    content = small().state_dict() | changes
+    return {name: value for name, value in content.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (changed(cls_token=None), "cls_token is missing"),
+        (changed(norm_pre=torch.ones(8)), "norm_pre is unknown"),
+        (changed(cls_token=torch.ones(1, 1, 9)), r"cls_token has shape \(1, 1, 9\), .*\(1, 1, 8\)"),
+        (changed(pos_embed=torch.ones(1, 4, 8)), "positions for 3 patches"),
+        (changed(pos_embed=torch.ones(1, 10, 9)), r"pos_embed has shape \(1, 10, 9\)"),
+        # 12 parameters of a third block, and 30 of another width; three are shown.
+        (ViT(32, heads=2, width=16, depth=3).state_dict(), "another network.*and 39 more"),
+        ({"model": {"a": 1}}, "no weights by name"),
+        ({"state": [1, 2]}, "no weights by name"),
+    ],
+)
+def test_another_network_is_refused_with_the_first_differences(tmp_path, content, words):
+    network = small()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    with pytest.raises(ValueError, match=words):
+        load_pretrained(network, save(tmp_path / "x.pth", content))
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["x.pth", "x.safetensors"])
+def test_a_damaged_file_is_refused(tmp_path, name):
+    path = save(tmp_path / name, small().state_dict())
+    for content in (b"", b"<html>not found</html>", path.read_bytes()[:-500]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{name} cannot be read as weights"):
+            load_pretrained(small(), path)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    for extra in (Bomb(), argparse.Namespace(lr=1)):
+        path = save(tmp_path / "x.pth", {"model": small().state_dict(), "args": extra})
+        with pytest.raises(ValueError, match="tensors only"):
+            load_pretrained(small(), path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_wrong_sizes_are_refused():
+    with pytest.raises(ValueError, match=r"image_size=84 .*such as 80"):
+        ViT(84)
+    with pytest.raises(ValueError, match=r"\(1, 3, 48, 48\)"):
+        small()(pictures(1, size=48))

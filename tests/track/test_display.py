@@ -1,0 +1,83 @@
+"""Progress is live on a terminal and plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+from rich.console import Console
+
+from mimex.track.display import Display
+
+METRICS = {"train/success": 0.25, "train/return": 12.3456, "bonus/mean": 1e-3, "ppo/std": 0.9}
+
+
+def screen(terminal: bool) -> tuple[io.StringIO, Console]:
+    output = io.StringIO()
+    return output, Console(file=output, force_terminal=terminal, width=80, _environ={})
+
+
+def test_without_a_terminal_there_are_plain_lines_with_the_headlines():
+    output, console = screen(terminal=False)
+    with Display(1000, "FrankaReach [mimex]", plain_every=0, console=console) as display:
+        time.sleep(0.01)
+        display.update(250, METRICS)
+        display.note("saved [1]")
+        display.update(500, {"train/success": 0.5})
+    lines = output.getvalue().splitlines()
+    assert lines[0] == "FrankaReach [mimex]"
+    assert re.fullmatch(
+        r" 25% 250 of 1,000 steps, [\d,]+ steps/s, 0:00:\d\d left \| train/success 0\.25 \| "
+        r"train/return 12\.35 \| bonus/mean 0\.001",
+        lines[1],
+    )
+    assert lines[2] == "saved [1]"
+    assert "train/success 0.5 | train/return 12.35" in lines[3]
+    assert len(lines) == 4
+    assert "\x1b" not in output.getvalue()
+
+
+def test_plain_lines_are_few_and_the_last_update_is_always_told():
+    output, console = screen(terminal=False)
+    with Display(1000, "x", plain_every=3600, console=console) as display:
+        for step in range(100, 1001, 100):
+            display.update(step, METRICS)
+    lines = output.getvalue().splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["100", "1,000"]
+
+
+def test_a_terminal_shows_the_bar_the_pace_and_every_metric():
+    output, console = screen(terminal=True)
+    with Display(1000, "FrankaReach", console=console) as display:
+        display.update(400, METRICS | {"time/steps_per_second": 123.0})
+        display.note("saved a checkpoint")
+        display.update(500, {"train/success": 0.75})
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.getvalue())
+    last = shown[shown.rindex("FrankaReach") :]
+    assert "50%" in last
+    assert "500 of 1,000 steps" in last
+    for words in ("success 0.75", "return 12.35", "mean 0.001", "std 0.9"):
+        assert words in re.sub(" +", " ", last)
+    assert "steps_per_second" not in shown
+    assert "saved a checkpoint" in shown
+    assert output.getvalue().endswith("\x1b[?25h")  # the cursor is given back
+
+
+def test_the_terminal_is_given_back_after_an_error():
+    output, console = screen(terminal=True)
+    display = Display(10, "x", console=console)
+    with pytest.raises(KeyboardInterrupt), display:
+        raise KeyboardInterrupt
+    assert "\x1b[?25h" in output.getvalue()
+
+
+def test_the_pace_of_a_continued_run_counts_its_own_steps_only():
+    output, console = screen(terminal=False)
+    with Display(10_000, "x", start_step=9_000, console=console) as display:
+        time.sleep(0.1)
+        display.update(9_100, {})
+    found = re.search(r"([\d,]+) steps/s", output.getvalue())
+    assert found is not None
+    assert float(found[1].replace(",", "")) <= 1000  # 100 steps in at least 0.1 s

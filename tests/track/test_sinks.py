@@ -1,0 +1,111 @@
+"""Rows arrive where they should, and what is missing is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mimex.track.sinks import Hosted, JSONLines, TensorBoard
+
+AWAY = {"wandb": "WANDB_DIR", "trackio": "TRACKIO_DIR"}
+installed = {name: importlib.util.find_spec(name) is not None for name in [*AWAY, "tensorboard"]}
+
+
+def test_each_row_is_one_line_that_is_there_at_once(tmp_path):
+    path = tmp_path / "new" / "metrics.jsonl"
+    sink = JSONLines(path)
+    sink.write(10, {"train/success": 0.1, "bonus/mean": 1e-7})
+    assert path.read_text() == '{"step": 10, "train/success": 0.1, "bonus/mean": 1e-07}\n'
+    sink.write(20, {})
+    sink.close()
+    continued = JSONLines(path)
+    continued.write(30, {"a": 0.1 + 0.2})
+    continued.close()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["step"] for row in rows] == [10, 20, 30]
+    assert rows[2]["a"] == 0.1 + 0.2
+
+
+def test_numbers_that_json_does_not_know_become_null(tmp_path):
+    sink = JSONLines(tmp_path / "x")
+    sink.write(1, {"nan": float("nan"), "inf": float("inf"), "fine": 2.0})
+    sink.close()
+    assert json.loads((tmp_path / "x").read_text(), parse_constant=pytest.fail) == {
+        "step": 1,
+        "nan": None,
+        "inf": None,
+        "fine": 2.0,
+    }
+
+
+LIMITED = """
+import pathlib, resource, sys
+from mimex.track.sinks import JSONLines
+resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
+sink = JSONLines(pathlib.Path(sys.argv[1]))
+sink.write(1, {"a": 1.0})
+try:
+    sink.write(2, {"a": 2.0, "b": 3.0})
+except OSError as error:
+    print(error)
+sink.close()
+"""
+
+
+def test_a_full_disk_is_reported_once_with_the_file(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True
+    )
+    assert f"cannot write the metrics of step 2 to {path}" in ended.stdout
+    assert path.read_text().splitlines()[0] == '{"step": 1, "a": 1.0}'
+
+
+@pytest.mark.skipif(not installed["tensorboard"], reason="tensorboard is not installed")
+def test_tensorboard_reads_what_was_written_and_forgets_what_is_purged(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    before = TensorBoard(tmp_path)
+    for step in (1, 2, 3):
+        before.write(step, {"train/success": step / 4})
+    before.close()
+    after = TensorBoard(tmp_path, purge_step=3)  # continues from step 2
+    after.write(3, {"train/success": 1.0})
+    after.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/success")] == [
+        (1, 0.25),
+        (2, 0.5),
+        (3, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_a_service_that_is_not_installed_is_named_with_its_extra(service):
+    if installed[service]:
+        pytest.skip(f"{service} is installed")
+    with pytest.raises(ImportError, match=rf"pip install 'mimex\[{service}\]'"):
+        Hosted(service, "project", "run", {})
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_a_service_takes_a_run_and_its_continuation(service, tmp_path, monkeypatch):
+    if not installed[service]:
+        pytest.skip(f"{service} is not installed")
+    monkeypatch.setenv(AWAY[service], str(tmp_path))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for start in (0, 2):
+        sink = Hosted(service, "mimex", "reach-1", {"ppo": {"epochs": 5}})
+        for step in (start, start + 1):
+            sink.write(step, {"train/success": step / 4})
+        sink.close()
+    assert any(b"reach-1" in path.name.encode() + path.read_bytes() for path in files(tmp_path))
+
+
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

@@ -1,0 +1,172 @@
+"""Damaged files are found, and a run continues from the newest checkpoint that is whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from mimex.train.checkpoint import Checkpoints, DamagedCheckpointError, load, save
+from mimex.train.packing import checksum, pack
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal as their files are; the files tell the bits of everything (tests of packing)."""
+    return bool(checksum(*pack(a)) == checksum(*pack(b)))
+
+
+def test_equal_states_make_equal_files(tmp_path):
+    state = {"b": torch.ones(3), "a": np.arange(4), "c": [1, {"d": 2.5}]}
+    save(tmp_path / "x", state)
+    save(tmp_path / "y", OrderedDict(state))
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+
+
+def test_every_flipped_bit_is_found_or_harmless(tmp_path):
+    state = {"w": torch.tensor([1.5, 2.0]), "n": np.zeros((0, 2)), "x": [1e5, "text", None]}
+    path = tmp_path / "x"
+    save(path, state)
+    whole = path.read_bytes()
+    found = 0
+    for place in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            try:
+                assert same(load(path), state)
+            except DamagedCheckpointError:
+                found += 1
+    assert found > 8 * len(whole) * 0.99
+
+
+def test_every_cut_is_found(tmp_path):
+    path = tmp_path / "x"
+    save(path, {"w": torch.ones(2), "x": 1})
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamagedCheckpointError, match="x is cut short"):
+            load(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(DamagedCheckpointError):
+        load(path)
+
+
+def test_files_that_are_no_checkpoints_are_refused(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    safetensors.torch.save_file({"w": torch.ones(2)}, path)
+    with pytest.raises(DamagedCheckpointError, match=r"weights\.safetensors"):
+        load(path)
+    later = json.dumps({"format": 99})
+    safetensors.torch.save_file({"w": torch.ones(2)}, path, {"mimex": later})
+    with pytest.raises(DamagedCheckpointError, match=r"format 99; .* reads format 1"):
+        load(path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing")
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    torch.save({"state": Bomb()}, tmp_path / "x")
+    with pytest.raises(DamagedCheckpointError):
+        load(tmp_path / "x")
+    assert not (tmp_path / "executed").exists()
+
+
+def state_of(step: int) -> dict[str, Any]:
+    return {"weights": torch.full((1000,), float(step)), "step": step}
+
+
+def steps_in(folder: Path) -> list[int]:
+    return sorted(int(path.stem[5:]) for path in folder.glob("step_*"))
+
+
+def test_the_last_ones_are_kept_and_the_newest_is_given(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "new" / "folder", keep=2)
+    assert checkpoints.latest() is None
+    assert checkpoints.best() is None
+    for step in (5, 90, 100, 1000):
+        checkpoints.save(step, state_of(step))
+    assert steps_in(checkpoints.folder) == [100, 1000]
+    step, state = Checkpoints(checkpoints.folder).latest()
+    assert step == 1000
+    assert same(state, state_of(1000))
+
+
+def test_the_best_is_kept_apart_also_after_a_restart(tmp_path):
+    scores = {1: 0.2, 2: 0.7, 3: None, 4: 0.7, 5: float("nan"), 6: 0.5}
+    for step, score in scores.items():  # a new object each time, as after a kill
+        Checkpoints(tmp_path, keep=1).save(step, state_of(step), best=score)
+    step, state = Checkpoints(tmp_path).best()
+    assert step == 2
+    assert same(state, state_of(2))
+    assert steps_in(tmp_path) == [6]
+    Checkpoints(tmp_path).save(7, state_of(7), best=0.8)
+    assert Checkpoints(tmp_path).best()[0] == 7
+
+
+def test_a_damaged_best_is_replaced_by_the_next_one_with_a_message(tmp_path, caplog):
+    Checkpoints(tmp_path).save(1, state_of(1), best=5.0)
+    (tmp_path / "best.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(DamagedCheckpointError, match=r"best\.safetensors"):
+        Checkpoints(tmp_path).best()
+    Checkpoints(tmp_path).save(2, state_of(2), best=1.0)
+    assert "best.safetensors" in caplog.text
+    assert Checkpoints(tmp_path).best()[0] == 2
+
+
+def test_a_damaged_newest_falls_back_with_a_message_and_is_replaced(tmp_path, caplog):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints.save(10, state_of(10))
+    checkpoints.save(20, state_of(20))
+    newest = tmp_path / "step_000000000020.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    resumed = Checkpoints(tmp_path, keep=2)
+    with caplog.at_level(logging.WARNING):
+        step, state = resumed.latest()
+    assert step == 10
+    assert same(state, state_of(10))
+    assert "step_000000000020.safetensors" in caplog.text
+    assert "Falling back" in caplog.text
+    resumed.save(15, state_of(15))  # before the damaged one: that is gone
+    assert steps_in(tmp_path) == [10, 15]
+
+
+def test_when_all_are_damaged_no_run_starts_over_unnoticed(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (1, 2):
+        checkpoints.save(step, state_of(step))
+    for path in tmp_path.glob("step_*"):
+        path.write_bytes(b"")
+    with pytest.raises(DamagedCheckpointError, match="all 2 checkpoints"):
+        Checkpoints(tmp_path).latest()
+
+
+def test_going_back_in_time_is_refused(tmp_path):
+    Checkpoints(tmp_path).save(10, state_of(10))
+    Checkpoints(tmp_path).save(10, state_of(10))  # again is fine
+    with pytest.raises(ValueError, match=r"step=9 comes before .* step 10"):
+        Checkpoints(tmp_path).save(9, state_of(9))
+    with pytest.raises(ValueError, match="keep=0"):
+        Checkpoints(tmp_path, keep=0)
+
+
+def test_leftovers_of_a_kill_are_removed_and_never_read(tmp_path):
+    Checkpoints(tmp_path).save(1, state_of(1))
+    leftover = tmp_path / ".writing-step_000000000002.safetensors"
+    leftover.write_bytes(b"half")
+    assert Checkpoints(tmp_path).latest()[0] == 1
+    Checkpoints(tmp_path).save(3, state_of(3))
+    assert not leftover.exists()
