@@ -26,19 +26,19 @@ def deterministic_system(steps, seed):
     return Window(positions - positions[:, :1], actions=actions)
 
 
-@pytest.mark.slow
 def test_actions_explain_a_deterministic_system_and_noise_is_no_longer_paid():
     """With the actions visible the bonus falls to near zero; without them it cannot."""
-    with_actions = mimex.MIMEx(2, 4, lr=1e-3, action_dim=2)
-    without = mimex.MIMEx(2, 4, lr=1e-3)
-    for step in range(1500):
-        window = deterministic_system(256, step)
+    size = mimex.AutoencoderSize(width=32, depth=1, heads=2, decoder_width=32)
+    with_actions = mimex.MIMEx(2, 4, lr=3e-3, size=size, action_dim=2)
+    without = mimex.MIMEx(2, 4, lr=3e-3, size=size)
+    for step in range(300):
+        window = deterministic_system(128, step)
         with_actions.learn(window)
         without.learn(window)
     fresh = deterministic_system(2000, 10**6)
     explained, unexplained = (float(b.reward(fresh).mean()) for b in (with_actions, without))
-    assert explained < 0.02
-    assert unexplained > 0.15
+    assert explained < 0.02  # of a mean square of the features of 0.94
+    assert unexplained > 0.2
 
 
 def test_an_action_is_seen_where_its_step_is_hidden():

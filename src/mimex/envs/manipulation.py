@@ -200,6 +200,11 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         """Return the observations as they are now, for example after `set_state`."""
         return self.world.observe()
 
+    def hand_positions(self) -> Array:
+        """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
+        middle: Array = self.world.task.fingers().mean(axis=1)
+        return middle
+
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture (height, width, 3) per environment in render mode "rgb_array"."""
         return None if self.render_mode is None else tuple(self.world.pictures())
