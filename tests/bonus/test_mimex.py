@@ -37,7 +37,7 @@ def test_actions_explain_a_deterministic_system_and_noise_is_no_longer_paid():
         without.learn(window)
     fresh = deterministic_system(2000, 10**6)
     explained, unexplained = (float(b.reward(fresh).mean()) for b in (with_actions, without))
-    assert explained < 0.02  # of a mean square of the features of 0.94
+    assert explained < 0.02  # of a mean square of the features of 0.38
     assert unexplained > 0.2
 
 
