@@ -1,0 +1,51 @@
+"""Stable-Baselines3 PPO on a sparse task, with MIMEx: the car reaches the flag.
+
+python examples/sb3_ppo.py [steps]        about a minute for 60,000 steps
+"""
+
+import sys
+
+import gymnasium
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from mimex import BonusScale, MIMEx
+from mimex.interop.sb3 import BonusRolloutBuffer, BonusVecEnv, load, save
+
+
+class FlagOnly(gymnasium.Wrapper):
+    """Pays 1 at the flag and nothing before: without exploration there is nothing to learn."""
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = self.env.step(action)
+        return observation, float(terminated), terminated, truncated, info
+
+
+def make_env():
+    env = make_vec_env("MountainCar-v0", 8, seed=0, wrapper_class=FlagOnly)
+    env = BonusVecEnv(  # the bonus joins the reward here
+        env, MIMEx(normalise=True), beta=BonusScale(1.0, "return")
+    )
+    return env, VecNormalize(env, norm_reward=False)
+
+
+def main(steps: int = 60_000, folder: str = "sb3_ppo_run") -> float:
+    bonus_env, env = make_env()
+    model = PPO(
+        "MlpPolicy", env, n_steps=64, batch_size=128, n_epochs=4, gae_lambda=0.98, seed=0,
+        device="cpu",
+        rollout_buffer_class=BonusRolloutBuffer,  # leave these two lines out to pay step by step,
+        rollout_buffer_kwargs={"pays": bonus_env.at_once()},  # which is slower
+    )  # fmt: skip
+    model.learn(steps)
+    lengths = [episode["l"] for episode in model.ep_info_buffer]
+    reached = sum(length < 200 for length in lengths) / len(lengths)
+    print(f"{reached:.0%} of the last {len(lengths)} episodes reached the flag")
+    save(model, folder)  # the policy, the normaliser and the bonus
+    load(PPO, folder, make_env()[1], device="cpu")  # ... and back, to go on
+    return reached
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))

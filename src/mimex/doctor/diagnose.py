@@ -1,0 +1,103 @@
+"""The examination: the user's set-up is run with a probe, without a bonus, and as it is."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from mimex.doctor.check import Check
+from mimex.doctor.evidence import Evidence, gather
+from mimex.doctor.novelty import NOVELTY, check_novelty
+from mimex.doctor.probe import NotingBonus, probe_factory
+from mimex.doctor.update import (
+    FINITE,
+    SHARE,
+    check_finite,
+    check_reaches,
+    check_right_step,
+    check_share,
+)
+from mimex.doctor.windows import check_windows, where_windows_end
+
+RUNS = "the set-up runs with a probe environment"
+
+Setup = Callable[..., Any]
+
+
+def diagnose(setup: Setup, *, action_space: spaces.Space[Any] | None = None) -> list[Check]:
+    """Examines how a bonus is wired into an algorithm.
+
+    Args:
+        setup: Your training script as a function ``setup(make_env=..., bonus=...)``, short: it
+            makes environments by ``make_env()``, puts ``bonus`` in as you do, trains for a
+            hundred steps or so, and returns what ``evidence.gather`` can read: a model of
+            Stable-Baselines3, the wrapped environments, or the update's targets. With defaults
+            for both arguments your own environment and bonus are examined, too.
+        action_space: Of the probe environment (a Box is taken with bounds of 1). That of the
+            default ``make_env`` when left out, else three discrete actions.
+    """
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(setup).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    if action_space is None and callable(defaults.get("make_env")):
+        own = defaults["make_env"]()
+        action_space = own.action_space
+        own.close()
+    if isinstance(action_space, spaces.Box):
+        # Algorithms may scale actions to [-1, 1] before the bonus sees them, which is no fault.
+        action_space = spaces.Box(-1.0, 1.0, action_space.shape, np.float32)
+    action_space = action_space or spaces.Discrete(3)
+    width = spaces.flatdim(action_space)
+
+    def run(bonus: NotingBonus) -> Evidence:
+        return _seeded(lambda: setup(make_env=probe_factory(action_space), bonus=bonus))
+
+    noting = NotingBonus(width)
+    try:
+        paying = run(noting)
+        silent, again = (run(NotingBonus(width, _nothing)) for _ in range(2))
+    except Exception as error:
+        finding = f"{type(error).__name__}: {error}"
+        remedy = "let setup(make_env, bonus) work with vector observations and any bonus"
+        return [Check(RUNS, "fail", finding, remedy)]
+    checks = check_windows(noting.windows, width)
+    ends_at = where_windows_end(noting.windows, width)
+    checks += [check_reaches(paying, silent, again), check_right_step(paying, width, ends_at)]
+    return checks + _own_checks(setup, whole="make_env" in defaults and "bonus" in defaults)
+
+
+def _own_checks(setup: Setup, *, whole: bool) -> list[Check]:
+    """What can be told only of the user's own environment and bonus."""
+    if not whole:
+        remedy = "give make_env and bonus defaults: your own"
+        finding = "the set-up has no environment and bonus of its own"
+        return [Check(name, "skip", finding, remedy) for name in (FINITE, SHARE, NOVELTY)]
+    try:
+        own = _seeded(setup)
+    except ValueError as error:  # how a bonus and its scale refuse NaN
+        return [Check(FINITE, "fail", f"{error}", "see which observation or reward is meant")]
+    checks = [check_finite(own), check_share(own)]
+    if own.bonus is None:
+        finding = "the bonus was not found in what the set-up returned"
+        return [*checks, Check(NOVELTY, "skip", finding, "return {..., 'bonus': bonus}")]
+    return [*checks, check_novelty(own.bonus)]
+
+
+def _seeded(run: Callable[[], Any]) -> Evidence:
+    """Runs with the random numbers that algorithms share set to a known place."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the user's libraries draw from it, not we
+    torch.manual_seed(0)
+    return gather(run())
+
+
+def _nothing(window: Any) -> torch.Tensor:
+    return torch.zeros(len(window))

@@ -1,0 +1,160 @@
+"""What an algorithm trains on, read out of what the user's set-up returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+Array = np.ndarray[Any, Any]
+
+ROLLED_STEPS = 120
+"""Steps with random actions where the set-up returned environments."""
+
+SAMPLED_STEPS = 512
+"""Transitions sampled from a replay buffer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What was found in a set-up.
+
+    Attributes:
+        targets: The numbers that the update is computed from: returns and advantages, or rewards.
+        rewards: ``(M,)`` of single transitions, if known.
+        observations: ``(M, D)`` from which those transitions started, if known.
+        bootstrapped: Rewards of truncated transitions have the value of the final observation
+            added, so they say nothing about the bonus.
+        paid: Sums of absolute extrinsic and intrinsic rewards, if known.
+        bonus: What paid, if it was found.
+    """
+
+    targets: Array
+    rewards: Array | None = None
+    observations: Array | None = None
+    bootstrapped: bool = False
+    paid: Mapping[str, float] | None = None
+    bonus: Any = None
+
+
+def gather(result: Any) -> Evidence:
+    """Reads out what a set-up returned.
+
+    Args:
+        result: A model of Stable-Baselines3; environments, wrapped and not yet reset; an array of
+            the targets (returns, advantages) of the update; or a mapping with ``"targets"`` and,
+            if you like, ``"rewards"`` and ``"observations"`` of the same transitions,
+            ``"extrinsic"`` and ``"intrinsic"`` rewards, and ``"bonus"``.
+    """
+    if getattr(result, "rollout_buffer", None) is not None:
+        return _of_rollout(result)
+    if getattr(result, "replay_buffer", None) is not None:
+        return _of_replay(result)
+    if isinstance(result, VectorEnv):
+        return _of_vector(result)
+    if isinstance(result, gymnasium.Env):
+        return _of_single(result)
+    if isinstance(result, Mapping):
+        return _of_mapping(result)
+    return Evidence(np.asarray(result, dtype=float))
+
+
+def _of_mapping(found: Mapping[str, Any]) -> Evidence:
+    if "targets" not in found:
+        raise ValueError(f"the set-up returned {sorted(found)}; expected 'targets' among them.")
+    paid = None
+    if "intrinsic" in found and "extrinsic" in found:
+        paid = {name: float(np.abs(found[name]).sum()) for name in ("extrinsic", "intrinsic")}
+    return Evidence(
+        np.asarray(found["targets"], dtype=float),
+        np.asarray(found["rewards"]) if "rewards" in found else None,
+        np.asarray(found["observations"]) if "observations" in found else None,
+        paid=paid,
+        bonus=found.get("bonus"),
+    )
+
+
+def _of_rollout(model: Any) -> Evidence:
+    """An on-policy model of Stable-Baselines3: its returns and advantages."""
+    buffer = model.rollout_buffer
+    steps, envs = buffer.rewards.shape
+    observations = buffer.observations
+    if isinstance(observations, dict):
+        observations = None
+    elif buffer.generator_ready:  # handing out minibatches, it flattens by environment
+        observations = observations.reshape(envs, steps, -1).swapaxes(0, 1)
+    targets = [np.asarray(part).reshape(-1) for part in (buffer.returns, buffer.advantages)]
+    return Evidence(
+        np.concatenate(targets),
+        buffer.rewards.reshape(-1),
+        None if observations is None else observations.reshape(steps * envs, -1),
+        bootstrapped=True,
+        **_payer(model.get_env()),
+    )
+
+
+def _of_replay(model: Any) -> Evidence:
+    """An off-policy model of Stable-Baselines3: rewards as it samples them."""
+    samples = model.replay_buffer.sample(SAMPLED_STEPS, env=model.get_vec_normalize_env())
+    rewards = samples.rewards[:, 0].cpu().numpy()
+    observations = samples.observations
+    pays = getattr(model.replay_buffer, "pays", None)
+    return Evidence(
+        rewards,
+        rewards,
+        None if isinstance(observations, dict) else observations.cpu().numpy(),
+        paid=getattr(pays, "paid", None),
+        bonus=getattr(pays, "bonus", None),
+    )
+
+
+def _of_vector(env: VectorEnv[Any, Any, Any]) -> Evidence:
+    mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+    env.action_space.seed(0)
+    observations, _ = env.reset(seed=0)
+    over = np.zeros(env.num_envs, dtype=bool)
+    left, rewards = [], []
+    for _ in range(ROLLED_STEPS):
+        if mode is AutoresetMode.DISABLED and over.any():
+            observations, _ = env.reset(options={"reset_mask": over})
+        no_transition = over if mode is AutoresetMode.NEXT_STEP else np.zeros_like(over)
+        before = observations
+        observations, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        over = np.asarray(terminated) | np.asarray(truncated)
+        if not isinstance(before, dict):
+            left.append(np.array(before)[~no_transition])
+        rewards.append(np.array(reward)[~no_transition])
+    env.close()
+    paid = np.concatenate(rewards)
+    return Evidence(paid, paid, np.concatenate(left) if left else None, **_payer(env))
+
+
+def _of_single(env: gymnasium.Env[Any, Any]) -> Evidence:
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    left, rewards = [], []
+    for _ in range(ROLLED_STEPS):
+        left.append(observation)
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        rewards.append(float(reward))
+        if terminated or truncated:
+            observation, _ = env.reset()
+    env.close()
+    paid = np.array(rewards)
+    return Evidence(
+        paid, paid, None if isinstance(left[0], dict) else np.stack(left), **_payer(env)
+    )
+
+
+def _payer(env: Any) -> dict[str, Any]:
+    """The bonus and what it paid, where one of our wrappers is among those of an environment."""
+    while env is not None:
+        stream = vars(env).get("stream")
+        if stream is not None:
+            return {"paid": stream.paid, "bonus": stream.bonus}
+        env = vars(env).get("venv", vars(env).get("env"))
+    return {}

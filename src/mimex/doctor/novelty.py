@@ -1,0 +1,69 @@
+"""Does a bonus fall on what was seen again and again, and rise on what is new?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.doctor.check import Check
+from mimex.types import Window
+
+NOVELTY = "the bonus falls on repeated data and rises on new"
+
+WINDOWS = 64
+ROUNDS = 300
+"""Most times that the same windows are learned from."""
+
+FALLEN = 0.8
+"""It fell when it is below this share of what it was."""
+
+
+def check_novelty(bonus: IntrinsicReward) -> Check:
+    """Trains a bonus on a few windows again and again; its state is put back afterwards."""
+    state = bonus.state_dict()
+    generator = torch.Generator().manual_seed(0)
+    seen, new = (_walks(bonus, generator, turned=turned) for turned in (False, True))
+    try:
+        first = last = float(bonus.reward(seen).mean())
+        for done in range(ROUNDS):
+            bonus.learn(seen)
+            if done % 20 == 19:
+                last = float(bonus.reward(seen).mean())
+                if last < FALLEN / 2 * first:
+                    break
+        fresh = float(bonus.reward(new).mean())
+    finally:
+        if state.get("feature_dim", 1):  # a state from before the first window cannot be put back
+            bonus.load_state_dict(state)
+    finding = f"at first {first:.3g}, seen {done + 1} times {last:.3g}, then new data {fresh:.3g}"
+    if last < FALLEN * first and fresh > last:
+        return Check(NOVELTY, "pass", finding)
+    return Check(
+        NOVELTY,
+        "fail",
+        finding,
+        "is bonus.learn called on what is scored, and the learning rate above zero? A bonus that "
+        "does not follow what was seen is no novelty",
+    )
+
+
+def _walks(bonus: Any, generator: torch.Generator, *, turned: bool) -> Window:
+    """Windows of smooth random walks in the units that the bonus is used to; or unlike ones."""
+    width = getattr(bonus, "feature_dim", 0) or 8
+    size = (WINDOWS, bonus.length, width)
+    start = torch.randn(WINDOWS, 1, width, generator=generator)
+    walks = start + 0.3 * torch.randn(size, generator=generator).cumsum(1)
+    if turned:
+        walks = 2 - 2 * torch.randn(size, generator=generator)  # jumps, elsewhere
+    statistics = getattr(bonus, "statistics", None)
+    if statistics is not None:
+        walks = walks * statistics.std.float() + statistics.mean.float()
+    actions: Tensor | None = None
+    dim = getattr(bonus, "action_dim", None)
+    if dim is not None:
+        chosen = torch.randint(dim, size[:2], generator=generator)
+        actions = torch.nn.functional.one_hot(chosen, dim).float()
+    return Window(walks, None, actions)

@@ -1,0 +1,55 @@
+"""``mimex doctor``: examine a set-up by name and print what was found."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+
+from mimex.doctor.builtin import builtin_setups
+from mimex.doctor.check import all_well, table
+from mimex.doctor.diagnose import Setup, diagnose
+
+
+def run_doctor(target: str | None = None, console: Console | None = None) -> int:
+    """Examines a set-up and prints a table of checks with remedies.
+
+    Args:
+        target: ``"module:function"`` or ``"file.py:function"``, as ``diagnose`` takes it; the
+            wrappers of this package when left out.
+        console: Where to print.
+
+    Returns:
+        0 if nothing failed, else 1: the exit code.
+    """
+    console = console or Console()
+    setups = builtin_setups() if target is None else {target: load_setup(target)}
+    well = True
+    for name, setup in setups.items():
+        checks = diagnose(setup)
+        well &= all_well(checks)
+        console.print(table(name, checks))
+    console.print("all well" if well else "something is wrong: see the remedies above")
+    return 0 if well else 1
+
+
+def load_setup(target: str) -> Setup:
+    """The function that a target names."""
+    module, _, function = target.rpartition(":")
+    if not module or not function:
+        raise ValueError(f"target={target!r}; expected 'module:function' or 'file.py:function'.")
+    path = Path(module)
+    if path.suffix == ".py":
+        if not path.exists():
+            raise ValueError(f"target={target!r}: there is no file {module}.")
+        sys.path.insert(0, str(path.resolve().parent))
+        module = path.stem
+    elif "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does
+    found = import_module(module)
+    if not callable(getattr(found, function, None)):
+        raise ValueError(f"target={target!r}: {module} has no function {function}.")
+    setup: Setup = getattr(found, function)
+    return setup

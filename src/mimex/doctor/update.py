@@ -1,0 +1,135 @@
+"""Checks of what reaches the update: is it the bonus, and of the right transition?"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mimex.data.windows import EndsAt
+from mimex.doctor.check import Check
+from mimex.doctor.evidence import Array, Evidence
+from mimex.doctor.probe import EPISODE_LENGTHS, signature
+from mimex.doctor.windows import is_probe
+
+REACHES = "the bonus reaches the update"
+RIGHT_STEP = "each transition is paid its own bonus"
+FINITE = "what the update trains on is finite"
+SHARE = "extrinsic and intrinsic rewards are of comparable size"
+
+CLEAR = 3.0
+"""How often the change must exceed the difference between two runs without bonus."""
+
+ALIKE = 0.5
+"""Least correlation of rewards with the bonus that was paid; unlike steps have about 0.1."""
+
+DROWNED = 0.99
+"""Share of the absolute reward above which the bonus (or the task) is all the agent sees."""
+
+
+def check_reaches(paying: Evidence, silent: Evidence, again: Evidence) -> Check:
+    """Compares the targets under a bonus with those of two runs without."""
+    shift = _distance(paying.targets, silent.targets)
+    noise = _distance(silent.targets, again.targets)
+    finding = f"targets move by {shift:.3g} with the bonus, by {noise:.3g} without"
+    if shift > CLEAR * noise + 1e-9:
+        return Check(REACHES, "pass", finding)
+    return Check(
+        REACHES,
+        "fail",
+        finding,
+        "add the bonus to the rewards BEFORE returns and advantages are computed; in "
+        "Stable-Baselines3 a rollout callback is too late: use BonusVecEnv",
+    )
+
+
+def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> Check:
+    """Finds the step whose bonus a transition's reward is most like.
+
+    Args:
+        paying: The run with the probe and its signature as bonus.
+        action_dim: Numbers of the probe's flattened action.
+        ends_at: Where the windows were seen to end, if that could be told.
+    """
+    if paying.rewards is None or paying.observations is None:
+        return Check(
+            RIGHT_STEP,
+            "skip",
+            "the set-up did not return rewards with observations",
+            "return {'targets': ..., 'rewards': ..., 'observations': ...}",
+        )
+    observations = torch.as_tensor(paying.observations).flatten(1)
+    if not is_probe(observations, action_dim):
+        return Check(RIGHT_STEP, "skip", "observations are altered on their way to the algorithm")
+    episode, step = observations[:, 1].long(), observations[:, 2].long()
+    ends = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode % len(EPISODE_LENGTHS)]
+    told = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
+    shifts = {"an earlier step": -1, "its observation": 0, "its next one": 1, "a later step": 2}
+    right = {"observation": (0,), "next": (1,), None: (0, 1)}[ends_at]
+    likeness = {
+        name: _correlation(paying.rewards[told.numpy()], signature(episode, step + k)[told].numpy())
+        for name, k in shifts.items()
+    }
+    best = max(likeness, key=lambda name: likeness[name])
+    finding = f"rewards are most like the bonus of {best} (correlation {likeness[best]:.2f})"
+    if likeness[best] < ALIKE:
+        return Check(
+            RIGHT_STEP,
+            "fail",
+            f"rewards are like the bonus of no step (best correlation {likeness[best]:.2f})",
+            "pay each transition the bonus of the window that ends at it, in the same order",
+        )
+    if shifts[best] in right:
+        return Check(RIGHT_STEP, "pass", finding)
+    return Check(
+        RIGHT_STEP,
+        "fail",
+        f"{finding}, which is not where its window ends",
+        "shift the bonus: a transition's window ends at the observation it led to, or (ends_at="
+        "'observation') at the one it came from",
+    )
+
+
+def check_finite(own: Evidence) -> Check:
+    """Looks for NaN and infinity in the targets of the user's own environment and bonus."""
+    bad = int((~np.isfinite(own.targets)).sum())
+    if not bad:
+        return Check(FINITE, "pass", f"{own.targets.size} targets")
+    return Check(
+        FINITE,
+        "fail",
+        f"{bad} of {own.targets.size} targets are NaN or infinite",
+        "look at the observations first (normalise=True in the bonus clips them), then at beta",
+    )
+
+
+def check_share(own: Evidence) -> Check:
+    """Weighs both rewards of the user's own environment and bonus."""
+    if own.paid is None:
+        return Check(SHARE, "skip", "the set-up did not return what was paid apart")
+    extrinsic, intrinsic = own.paid["extrinsic"], own.paid["intrinsic"]
+    if intrinsic == 0:
+        return Check(SHARE, "fail", "the bonus paid nothing", "is beta 0, or the bonus NoBonus?")
+    share = intrinsic / (extrinsic + intrinsic)
+    finding = f"{share:.1%} of the absolute reward is bonus"
+    if extrinsic == 0:
+        finding = "the bonus paid, and there was no extrinsic reward (yet): a sparse task"
+        return Check(SHARE, "pass", finding)
+    if share > DROWNED:
+        return Check(SHARE, "warn", finding, "the task drowns: lower beta, or give it a schedule")
+    if share < 1 - DROWNED:
+        remedy = "the bonus drowns: raise beta, or normalise it by a BonusScale"
+        return Check(SHARE, "warn", finding, remedy)
+    return Check(SHARE, "pass", finding)
+
+
+def _distance(left: Array, right: Array) -> float:
+    """The mean absolute difference; of the means where the runs were of different length."""
+    if left.shape == right.shape:
+        return float(np.abs(left - right).mean())
+    return float(abs(left.mean() - right.mean()))
+
+
+def _correlation(left: Array, right: Array) -> float:
+    if left.std() == 0 or right.std() == 0:
+        return 0.0
+    return float(np.corrcoef(left, right)[0, 1])

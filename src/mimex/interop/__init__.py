@@ -1,0 +1,1 @@
+"""The bonus in agents that people already have: Gymnasium, Stable-Baselines3, TorchRL, RLlib."""

@@ -1,0 +1,20 @@
+"""The bonus in Stable-Baselines3: a VecEnv wrapper for PPO and A2C, replay for SAC, TD3 and DQN.
+
+A rollout callback would come too late: Stable-Baselines3 calls it after the returns are computed.
+"""
+
+from mimex.interop.sb3.checkpoint import load, save
+from mimex.interop.sb3.replay import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
+from mimex.interop.sb3.rollout import BonusDictRolloutBuffer, BonusRolloutBuffer
+from mimex.interop.sb3.vec_env import BonusVecEnv
+
+__all__ = [
+    "BonusVecEnv",
+    "BonusRolloutBuffer",
+    "BonusDictRolloutBuffer",
+    "ReplayBonus",
+    "BonusReplayBuffer",
+    "BonusDictReplayBuffer",
+    "save",
+    "load",
+]

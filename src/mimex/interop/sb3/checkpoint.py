@@ -1,0 +1,98 @@
+"""Saving and loading a Stable-Baselines3 model together with its bonus.
+
+Stable-Baselines3 writes pickles, which execute code when they are loaded. The bonus is beside
+them in a file of its own, safetensors and JSON, that executes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+
+from mimex.interop.sb3.replay import ReplayBonus, _Relabels
+from mimex.interop.sb3.rollout import BonusRolloutBuffer
+from mimex.interop.sb3.vec_env import BonusVecEnv
+from mimex.train import checkpoint
+
+Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
+
+MODEL, NORMALISER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
+REPLAY, BONUS = "replay_buffer.pkl", "bonus.safetensors"
+
+
+def save(model: BaseAlgorithm, folder: Path | str) -> None:
+    """Writes model, bonus, replay buffer and VecNormalize (where there are) to a folder."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.save(folder / BONUS, find_bonus(model).state_dict())
+    model.save(folder / MODEL)
+    if isinstance(model, OffPolicyAlgorithm):
+        model.save_replay_buffer(folder / REPLAY)
+    normaliser = model.get_vec_normalize_env()
+    if normaliser is not None:
+        normaliser.save(str(folder / NORMALISER))
+
+
+def load(
+    algorithm: type[Algorithm],
+    folder: Path | str,
+    env: VecEnv,
+    pays: ReplayBonus | None = None,
+    **kwargs: Any,
+) -> Algorithm:
+    """Reads what ``save`` wrote, for environments and a bonus that are set up as they were.
+
+    Args:
+        algorithm: ``PPO``, ``SAC``, ...
+        folder: Where it was saved.
+        env: The environments; for on-policy algorithms with a new ``BonusVecEnv`` among them.
+        pays: For off-policy algorithms: a new ``ReplayBonus``.
+        kwargs: As of the algorithm's ``load``.
+    """
+    folder = Path(folder)
+    normaliser = _wrapper(env, VecNormalize)
+    if normaliser is not None:
+        saved = VecNormalize.load(str(folder / NORMALISER), normaliser.venv)
+        normaliser.obs_rms, normaliser.ret_rms = saved.obs_rms, saved.ret_rms
+    model = algorithm.load(folder / MODEL, env=env, **kwargs)
+    if isinstance(model, OffPolicyAlgorithm):
+        if pays is None:
+            raise ValueError("an off-policy model needs pays=ReplayBonus(...), made as before.")
+        model.load_replay_buffer(folder / REPLAY)
+        assert isinstance(model.replay_buffer, _Relabels)
+        model.replay_buffer.pays = model.replay_buffer_kwargs["pays"] = pays
+    bonus = find_bonus(model)
+    buffer = getattr(model, "rollout_buffer", None)
+    if isinstance(buffer, BonusRolloutBuffer) and isinstance(bonus, BonusVecEnv):
+        buffer.pays = bonus.at_once()
+    bonus.load_state_dict(checkpoint.load(folder / BONUS))
+    return model
+
+
+def find_bonus(model: BaseAlgorithm) -> BonusVecEnv | ReplayBonus:
+    """Where the bonus of a model is: in its replay buffer or around its environments."""
+    replay = getattr(model, "replay_buffer", None)
+    if isinstance(replay, _Relabels):
+        return replay.pays
+    wrapper = _wrapper(model.get_env(), BonusVecEnv)
+    if wrapper is None:
+        raise ValueError(
+            f"{type(model).__name__} has no bonus: neither a BonusVecEnv around its environments "
+            "nor a BonusReplayBuffer."
+        )
+    return wrapper
+
+
+Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
+
+
+def _wrapper(env: VecEnv | None, kind: type[Wrapper]) -> Wrapper | None:
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, kind):
+            return env
+        env = env.venv
+    return None

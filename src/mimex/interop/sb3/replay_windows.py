@@ -1,0 +1,121 @@
+"""Windows of steps sampled from a replay buffer of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+from torch import Tensor
+
+from mimex.data.tracker import replay_rows
+from mimex.data.windows import EndsAt
+from mimex.types import Window
+
+Read = Callable[[Any], Tensor]
+
+
+class EpisodeAges:
+    """How many observations of the same episode were before each one in the buffer.
+
+    An episode ends where ``done`` says so, and also where the next stored observation is not the
+    one that the last step led to: Stable-Baselines3 resets the environments without a ``done``
+    when ``learn`` is called anew.
+
+    Args:
+        capacity: Slots of the ring.
+        num_envs: Environments side by side.
+    """
+
+    def __init__(self, capacity: int, num_envs: int) -> None:
+        self.of = np.zeros((capacity, num_envs), dtype=np.int64)
+        self._next = np.zeros(num_envs, dtype=np.int64)
+        self._led_to: Any = None  # the newest next observations
+        self._done = np.ones(num_envs, dtype=bool)
+
+    def add(self, slot: int, obs: Any, next_obs: Any, done: Any) -> None:
+        """Takes in one step of each environment, which goes to this slot."""
+        continues = ~self._done
+        if self._led_to is not None:
+            continues &= _equal(obs, self._led_to)
+        self.of[slot] = np.where(continues, self._next, 0)
+        self._next = self.of[slot] + 1
+        self._done = np.asarray(done, dtype=bool).reshape(-1)
+        self._led_to = _copied(next_obs)
+
+
+def replay_window(
+    buffer: ReplayBuffer,
+    slots: np.ndarray[Any, Any],
+    envs: np.ndarray[Any, Any],
+    *,
+    ages: np.ndarray[Any, Any],
+    length: int,
+    ends_at: EndsAt,
+    read: Read,
+    read_action: Read | None,
+) -> Window:
+    """The windows of the transitions at these slots of these environments.
+
+    Args:
+        buffer: Where they are.
+        slots: ``(B,)``.
+        envs: ``(B,)``.
+        ages: ``(capacity, N)`` of ``EpisodeAges``.
+        length: Steps a window.
+        ends_at: ``"next"`` or ``"observation"``.
+        read: Makes rows of stored observations.
+        read_action: Makes rows of stored actions; None for windows without.
+    """
+    past = length - 1 if ends_at == "next" else length  # of stored observations
+    age = torch.as_tensor(ages[slots, envs])
+    rows, valid = replay_rows(
+        torch.as_tensor(slots),
+        age,
+        past + 1,  # one more, for the action that led to the oldest
+        capacity=buffer.buffer_size,
+        newest=(buffer.pos - 1) % buffer.buffer_size,
+        size=buffer.size(),
+    )
+    places, owners = rows.numpy(), envs[:, None]
+    batch = len(slots)
+    shown = places[:, 1:], owners
+    parts = []
+    if past:
+        stored = read(_at(buffer.observations, shown, batch * past)).cpu()
+        parts.append(stored.view(batch, past, -1) * valid[:, 1:, None])
+    if ends_at == "next":
+        parts.append(read(_at(buffer.next_observations, (slots, envs), batch)).cpu()[:, None])
+    whole = valid[:, 1:]
+    if ends_at == "next":
+        whole = torch.cat([whole, torch.ones(batch, 1, dtype=torch.bool)], dim=1)
+    actions = None
+    if read_action is not None:
+        # The action at a stored step led to the observation after it; to a start none led.
+        took = read_action(buffer.actions[places, owners].reshape(batch * (past + 1), -1))
+        took = took.view(batch, past + 1, -1) * valid[:, :, None]
+        actions = took if ends_at == "next" else took[:, :-1]
+    return Window(torch.cat(parts, dim=1), whole, actions)
+
+
+def _at(stored: Any, places: tuple[Any, Any], count: int) -> Any:
+    """The stored observations at these places, flattened to a batch."""
+    if isinstance(stored, dict):
+        return {key: _at(values, places, count) for key, values in stored.items()}
+    return stored[places].reshape(count, *stored.shape[2:])
+
+
+def _equal(left: Any, right: Any) -> Any:
+    """Which environments have the same observation: ``(N,)``."""
+    if isinstance(left, dict):
+        return np.all([_equal(left[key], right[key]) for key in left], axis=0)
+    same = np.asarray(left) == np.asarray(right)
+    return np.all(same.reshape(len(same), -1), axis=1)
+
+
+def _copied(observations: Any) -> Any:
+    if isinstance(observations, dict):
+        return {key: np.array(values) for key, values in observations.items()}
+    return np.array(observations)

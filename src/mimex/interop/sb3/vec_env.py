@@ -1,0 +1,75 @@
+"""The bonus for on-policy algorithms of Stable-Baselines3 (PPO, A2C), in the reward they see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.interop.sb3.rollout import RolloutBonus
+from mimex.interop.stream import BonusStream, StreamOptions
+
+
+class BonusVecEnv(VecEnvWrapper):
+    """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
+
+    Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic``. A Monitor below reports the
+    extrinsic return. Around a VecNormalize it looks at normalised observations and adds to
+    normalised rewards; inside of one, the sum of both rewards is normalised.
+
+    Args:
+        venv: The environments.
+        bonus: What pays.
+        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``key``, ... An
+            encoder gets observations as ``venv`` gives them (images mostly as ``(N, H, W, C)``:
+            Stable-Baselines3 moves the channels in a wrapper around this one).
+    """
+
+    def __init__(
+        self, venv: VecEnv, bonus: IntrinsicReward, **options: Unpack[StreamOptions]
+    ) -> None:
+        super().__init__(venv)
+        self.stream = BonusStream(
+            bonus, venv.num_envs, venv.observation_space, venv.action_space, **options
+        )
+        self._actions: Any = None
+
+    def reset(self) -> VecEnvObs:
+        observations = self.venv.reset()
+        self.stream.start(observations)
+        return observations
+
+    def step_async(self, actions: np.ndarray[Any, Any]) -> None:
+        self._actions = np.array(actions)
+        self.venv.step_async(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, extrinsic, dones, infos = self.venv.step_wait()
+        # A VecEnv resets in the same step and gives the final observation apart.
+        finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
+        rewards = self.stream.step(self._actions, observations, extrinsic, dones, finals=finals)
+        for n, info in enumerate(infos if not self.stream.at_once else []):
+            info["reward_extrinsic"] = float(rewards.extrinsic[n])
+            info["reward_intrinsic"] = float(rewards.intrinsic[n])
+        return observations, rewards.total.numpy().astype(np.float32), dones, infos
+
+    def at_once(self) -> RolloutBonus:
+        """Pays a whole rollout at once from now on, which is several times as fast.
+
+        ``PPO("MlpPolicy", env, rollout_buffer_class=BonusRolloutBuffer,
+        rollout_buffer_kwargs={"pays": env.at_once()})``. Steps then return the extrinsic reward;
+        the rollout buffer adds the bonus before it computes returns and advantages.
+        """
+        return RolloutBonus(self.stream)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bonus, its scale and the windows; the environments are not part of it."""
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self.stream.load_state_dict(state)

@@ -1,0 +1,289 @@
+"""The bonus along the steps of vector environments: what all step-by-step wrappers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, get_args
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.inputs import Encoder
+from mimex.bonus.scale import BonusScale, Rewards
+from mimex.data.tracker import WindowTracker
+from mimex.data.windows import EndsAt
+from mimex.interop.batches import chosen, joined, parts, whole
+from mimex.interop.reader import SpaceReader
+from mimex.train import checkpoint
+from mimex.types import Metrics, Window
+
+
+class StreamOptions(TypedDict, total=False):
+    """What the wrappers take beyond the environment and the bonus; see ``BonusStream``."""
+
+    beta: float | BonusScale
+    ends_at: EndsAt
+    learn_every: int | None
+    train_fraction: float
+    key: str | None
+    encoder: Encoder | None
+
+
+class BonusStream:
+    """Pays the bonus for each step of some environments, and trains it on what it paid for.
+
+    Args:
+        bonus: What pays.
+        num_envs: Environments side by side.
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        beta: Weight of the bonus, or a ``BonusScale`` for normalisation and schedules.
+        ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
+            observation it led to, or (the paper) at ``"observation"``, which it came from.
+        learn_every: Transitions, over all environments, between two learning steps of the bonus,
+            each on the windows since the one before. None: never (for an evaluation).
+        train_fraction: Share of those windows that is learned from.
+        key: Of Dict observations, the entry to look at; all of them when left out.
+        encoder: Turns a batch of observations into features ``(N, D)``; needed for images. Each
+            observation is encoded once.
+    """
+
+    def __init__(
+        self,
+        bonus: IntrinsicReward,
+        num_envs: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        beta: float | BonusScale = 0.05,
+        ends_at: EndsAt = "next",
+        learn_every: int | None = 512,
+        train_fraction: float = 1.0,
+        key: str | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        if ends_at not in get_args(EndsAt):
+            raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
+        if learn_every is not None and learn_every < 1:
+            raise ValueError(f"learn_every={learn_every} must be at least 1, or None for never.")
+        self.bonus, self.num_envs, self.ends_at = bonus, num_envs, ends_at
+        self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
+        self.learn_every, self.train_fraction = learn_every, train_fraction
+        self.read = SpaceReader(observation_space, key=key, encoder=encoder)
+        self.read_action = action_reader(bonus, action_space)
+        self.metrics: Metrics = {}  # of the newest learning step
+        self.transitions = 0
+        self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
+        self.at_once = False  # steps are not paid for one by one, but by settle()
+        self._unpaid: list[
+            tuple[Window, Tensor, Tensor, Tensor]
+        ] = []  # window, real, reward, ended
+        self._tracker: WindowTracker | None = None  # made when the first observation tells its size
+        self._window: Window | None = None  # ends at the newest observation
+        self._pending: list[Window] = []  # not yet learned from
+
+    def start(self, observations: Any, which: np.ndarray[Any, Any] | None = None) -> None:
+        """Takes in the first observations of new episodes, of all environments or of some.
+
+        Args:
+            observations: Of all environments.
+            which: ``(N,)`` bool: the environments that start; all when left out.
+        """
+        tracker, rows = self._follow(observations)
+        starts = torch.ones(self.num_envs, dtype=torch.bool)
+        if which is not None:
+            starts = torch.as_tensor(which, dtype=torch.bool)
+        before = tracker.state_dict()
+        after = tracker.push(rows, starts, self._no_actions())
+        if not bool(starts.all()):
+            merged = {
+                name: torch.where(starts.view(-1, *[1] * (new.ndim - 1)), new, before[name])
+                for name, new in tracker.state_dict().items()
+            }
+            tracker.load_state_dict(merged)
+            after = whole(merged)
+        self._window = after
+
+    def step(
+        self,
+        actions: Any,
+        observations: Any,
+        extrinsic: Any,
+        ended: Any,
+        *,
+        finals: Sequence[Any] | None = None,
+        ignored: Any = None,
+    ) -> Rewards:
+        """Pays for one step of each environment.
+
+        Args:
+            actions: Taken.
+            observations: What the environments returned.
+            extrinsic: ``(N,)`` rewards.
+            ended: ``(N,)`` bool: the step terminated or truncated its episode.
+            finals: Where environments reset in the same step, so that ``observations`` has the
+                next episode's first: the final observation of each that ended, in order.
+            ignored: ``(N,)`` bool: the step only reset the environment (it ended the step
+                before), and is no transition; its observation starts an episode.
+        """
+        if self._window is None:
+            raise RuntimeError("step() before reset(): the first observation is not known yet.")
+        tracker, rows = self._follow(observations)
+        ended = torch.as_tensor(ended, dtype=torch.bool)
+        starts = torch.zeros_like(ended)
+        if ignored is not None:
+            starts = torch.as_tensor(ignored, dtype=torch.bool)
+        real = ~starts
+        led = None if self.read_action is None else self.read_action(actions)
+        came_from = self._window
+        if finals is not None and bool(ended.any()):
+            arrived = rows.clone()
+            arrived[ended] = self.read.each(finals)
+            went_to = tracker.peek(arrived, led)
+            self._window = tracker.push(rows, ended, led)
+        else:
+            went_to = self._window = tracker.push(rows, starts, led)
+        window = went_to if self.ends_at == "next" else came_from
+        if not bool(real.all()):
+            window = chosen(window, real)
+        extrinsic = torch.as_tensor(extrinsic).clone()
+        if self.at_once:
+            self._unpaid.append((window, real, extrinsic, ended))
+            return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
+        raw = torch.zeros(self.num_envs)
+        if len(window):
+            raw[real] = self.bonus.reward(window).detach().cpu()
+        rewards = self._combine(extrinsic, raw, ended, real)
+        if len(window):
+            self._learn(window)
+        return rewards
+
+    def settle(self) -> Rewards:
+        """With ``at_once``: pays for all steps since it was last called, ``(M, N)``.
+
+        One pass over many windows both scores and learns, which takes a fraction of the time of
+        steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
+        """
+        windows, reals, extrinsics, endeds = zip(*self._unpaid, strict=True)
+        self._unpaid = []
+        window, real = joined(windows), torch.stack(reals)
+        raw = torch.zeros(real.shape)
+        raw[real] = torch.cat(
+            [
+                self._score_and_learn(chosen(window, slice(start, start + self._piece)))
+                for start in range(0, len(window), self._piece)
+            ]
+        )
+        return self._combine(torch.stack(extrinsics), raw, torch.stack(endeds), real)
+
+    def forget_unpaid(self) -> None:
+        """With ``at_once``: drops the steps of a rollout that was given up."""
+        self._unpaid = []
+
+    @property
+    def _piece(self) -> int:
+        return self.learn_every or 512
+
+    def _score_and_learn(self, window: Window) -> Tensor:
+        if self.learn_every is None:
+            return self.bonus.reward(window).detach().cpu()
+        rewards, self.metrics = self.bonus.learn(window, self.train_fraction)
+        return rewards.detach().cpu()
+
+    def _combine(self, extrinsic: Tensor, raw: Tensor, ended: Tensor, real: Tensor) -> Rewards:
+        rewards = self.scale.combine(extrinsic, raw, ended)
+        self.transitions += int(real.sum())
+        self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
+        self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
+        return rewards
+
+    def _learn(self, window: Window) -> None:
+        if self.learn_every is None:
+            return
+        self._pending.append(window)
+        if sum(map(len, self._pending)) >= self.learn_every:
+            _, self.metrics = self.bonus.learn(joined(self._pending), self.train_fraction)
+            self._pending = []
+
+    def _follow(self, observations: Any) -> tuple[WindowTracker, Tensor]:
+        """The tracker, made if need be, and the rows ``(N, D)`` of these observations."""
+        rows = self.read(observations)
+        if self._tracker is None:
+            actions = self._no_actions()
+            self._tracker = WindowTracker(
+                self.num_envs,
+                self.bonus.length,
+                rows.shape[1],
+                None if actions is None else actions.shape[1],
+            )
+        return self._tracker, rows
+
+    def _no_actions(self) -> Tensor | None:
+        if self.read_action is None:
+            return None
+        return torch.zeros(self.num_envs, int(self.bonus.action_dim))  # type: ignore[attr-defined]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bonus, its scale, the windows under way and those not yet learned from."""
+        state: dict[str, Any] = {
+            "bonus": self.bonus.state_dict(),
+            "scale": self.scale.state_dict(),
+            "transitions": self.transitions,
+            "paid": dict(self.paid),
+        }
+        if self._tracker is not None:
+            state["tracker"] = self._tracker.state_dict()
+        if self._pending:
+            state["pending"] = parts(joined(self._pending))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        history, tracker = state.get("tracker"), None
+        if history is not None:
+            actions = history.get("actions")
+            tracker = WindowTracker(
+                self.num_envs,
+                self.bonus.length,
+                history["features"].shape[2],
+                None if actions is None else actions.shape[2],
+            )
+            tracker.load_state_dict(history)
+        self.bonus.load_state_dict(state["bonus"])
+        self.scale.load_state_dict(state["scale"])
+        self._tracker, self._window = tracker, None if history is None else whole(history)
+        self._unpaid = []
+        self._pending = [whole(state["pending"])] if "pending" in state else []
+        self.transitions, self.paid = int(state["transitions"]), dict(state["paid"])
+
+    def save(self, path: Path | str) -> None:
+        """Writes ``state_dict`` to a file (safetensors and JSON: loading executes nothing)."""
+        checkpoint.save(Path(path), self.state_dict())
+
+    def load(self, path: Path | str) -> None:
+        """Continues from a file that ``save`` wrote."""
+        self.load_state_dict(checkpoint.load(Path(path)))
+
+
+def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceReader | None:
+    """Reads the actions of a space as this bonus wants them; None if it wants none."""
+    if getattr(bonus, "encoder", None) is not None:
+        raise ValueError(
+            "the bonus has an encoder of its own: give encoder=... to the wrapper instead, which "
+            "encodes each observation once, not once a window."
+        )
+    wanted = getattr(bonus, "action_dim", None)
+    if wanted is None:
+        return None
+    reader = SpaceReader(space, name="action")
+    found = spaces.flatdim(space)
+    if found != wanted:
+        raise ValueError(
+            f"the bonus has action_dim={wanted}, but an action of {space} is {found} numbers "
+            f"(discrete ones are one-hot): make the bonus with action_dim={found}."
+        )
+    return reader

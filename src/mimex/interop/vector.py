@@ -1,0 +1,114 @@
+"""The bonus for Gymnasium's vector environments, in each of their autoreset modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.interop.stream import BonusStream, StreamOptions
+
+
+class BonusVectorWrapper(VectorWrapper):
+    """Adds the bonus to the rewards of a vector environment, and trains it.
+
+    ``info["reward_extrinsic"]`` and ``info["reward_intrinsic"]`` keep the two streams apart.
+    Steps that only reset (NEXT_STEP) are not paid for.
+
+    Args:
+        env: The environment. Its ``metadata["autoreset_mode"]`` says how it resets.
+        bonus: What pays.
+        autoreset_mode: For environments that do not say it.
+        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ...
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        bonus: IntrinsicReward,
+        *,
+        autoreset_mode: AutoresetMode | None = None,
+        **options: Unpack[StreamOptions],
+    ) -> None:
+        super().__init__(env)
+        mode = autoreset_mode or env.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ValueError(
+                f"{env} does not say how it resets (no metadata['autoreset_mode']): give "
+                "autoreset_mode=AutoresetMode.SAME_STEP, NEXT_STEP or DISABLED."
+            )
+        self.autoreset_mode = AutoresetMode(mode)
+        self.stream = BonusStream(
+            bonus, env.num_envs, env.single_observation_space, env.single_action_space, **options
+        )
+        self._ended = np.zeros(env.num_envs, dtype=bool)  # at the step before
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        # Taken out first: Gymnasium's own environments remove it from the dict.
+        which = None if options is None else options.get("reset_mask")
+        observations, info = self.env.reset(seed=seed, options=options)
+        self.stream.start(observations, which)
+        self._ended = self._ended & ~which if which is not None else np.zeros_like(self._ended)
+        return observations, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observations, extrinsic, terminated, truncated, info = self.env.step(actions)
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        finals = ignored = None
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
+            finals = _finals(info, ended)
+        elif self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            ignored = self._ended
+        rewards = self.stream.step(
+            actions, observations, extrinsic, ended, finals=finals, ignored=ignored
+        )
+        self._ended = ended if ignored is None else ended & ~ignored
+        paid = np.ones_like(ended) if ignored is None else ~ignored
+        info = dict(info)
+        for name, values in (
+            ("reward_extrinsic", rewards.extrinsic),
+            ("reward_intrinsic", rewards.intrinsic),
+        ):
+            info[name], info[f"_{name}"] = values.numpy(), paid.copy()
+        total = rewards.total.numpy().astype(np.asarray(extrinsic).dtype)
+        return observations, total, terminated, truncated, info
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bonus, its scale and the windows; the environment itself is not part of it."""
+        return {"stream": self.stream.state_dict(), "ended": self._ended.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self.stream.load_state_dict(state["stream"])
+        self._ended = np.array(state["ended"], dtype=bool)
+
+
+def wrap_vector(
+    env: VectorEnv[Any, Any, Any],
+    bonus: IntrinsicReward,
+    *,
+    autoreset_mode: AutoresetMode | None = None,
+    **options: Unpack[StreamOptions],
+) -> BonusVectorWrapper:
+    """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx(), beta=0.05)``."""
+    return BonusVectorWrapper(env, bonus, autoreset_mode=autoreset_mode, **options)
+
+
+def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:
+    """The final observations of the environments that ended, in order."""
+    finals = info.get("final_obs")
+    if finals is None:
+        raise ValueError(
+            "episodes ended, but info has no 'final_obs', which an environment with "
+            "AutoresetMode.SAME_STEP gives beside the next episode's first observation. If it "
+            "resets otherwise, say so: autoreset_mode=..."
+        )
+    places = np.flatnonzero(ended)
+    if isinstance(finals, Mapping):
+        return [{key: value[n] for key, value in finals.items()} for n in places]
+    return [finals[n] for n in places]

@@ -1,0 +1,192 @@
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+
+from mimex import RND, BonusScale, MIMEx
+from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from mimex.interop.sb3 import BonusVecEnv
+
+GAMMA = 0.9
+
+
+def probes(num_envs=2):
+    return DummyVecEnv([lambda n=n: Monitor(ProbeEnv(n)) for n in range(num_envs)])
+
+
+def trained_ppo(env, steps=32, **kwargs):
+    model = PPO(
+        "MlpPolicy", env, n_steps=steps, batch_size=16, n_epochs=1, gamma=GAMMA, gae_lambda=1.0,
+        seed=0, device="cpu", **kwargs,
+    )  # fmt: skip
+    model.learn(steps * env.num_envs)
+    return model
+
+
+def unflattened(values, buffer):
+    """Undoes what the buffer does when it hands out minibatches: ``(T * N, ...)`` by env."""
+    return values.reshape(buffer.n_envs, buffer.buffer_size, *values.shape[1:]).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("ends_at", ["next", "observation"])
+def test_ppo_trains_on_returns_of_the_bonus(ends_at):
+    """The returns in PPO's buffer are the hand-computed discounted sums of the bonus."""
+    env = BonusVecEnv(probes(), NotingBonus(3), beta=0.5, ends_at=ends_at, learn_every=None)
+    buffer = trained_ppo(env).rollout_buffer
+    observations = torch.as_tensor(unflattened(buffer.observations, buffer))
+    returns = unflattened(buffer.returns, buffer)
+    episode, step = observations[..., 1], observations[..., 2]
+    arrived = step + 1 if ends_at == "next" else step
+    bonus = 0.5 * signature(episode, arrived).numpy()  # (T, N)
+    lengths = np.array(EPISODE_LENGTHS)[episode.numpy().astype(int) % len(EPISODE_LENGTHS)]
+    ends = step.numpy() + 1 == lengths
+    terminates = ends & (episode.numpy() % 2 == 0)
+    np.testing.assert_allclose(buffer.rewards[~ends], bonus[~ends], rtol=1e-4)
+    np.testing.assert_allclose(buffer.rewards[terminates], bonus[terminates], rtol=1e-4)
+    # With lambda 1 the return of a step is its discounted sum of rewards to the episode's end.
+    checked = 0
+    for n in range(2):
+        total = None  # unknown until an end was passed
+        for t in reversed(range(len(bonus))):
+            if ends[t, n]:
+                total = bonus[t, n] if terminates[t, n] else buffer.rewards[t, n]
+            elif total is not None:
+                total = bonus[t, n] + GAMMA * total
+            if total is not None:
+                assert returns[t, n] == pytest.approx(total, rel=1e-4)
+                checked += 1
+    assert checked > 40
+
+
+def test_another_bonus_makes_another_policy():
+    def weights(pay):
+        bonus = NotingBonus(3, lambda w: torch.full((len(w),), pay))
+        model = trained_ppo(BonusVecEnv(probes(), bonus, beta=1.0))
+        return torch.cat([p.flatten() for p in model.policy.parameters()])
+
+    assert torch.equal(weights(0.0), weights(0.0))
+    assert not torch.equal(weights(0.0), weights(1.0))
+
+
+def test_windows_end_with_the_terminal_observation_and_never_cross_episodes():
+    bonus = NotingBonus(3)
+    trained_ppo(BonusVecEnv(probes(), bonus))
+    ends = set()
+    for window in bonus.windows:
+        for features, valid, actions in zip(
+            window.features, window.valid, window.actions, strict=True
+        ):
+            steps = features[valid]
+            assert len({tuple(row[:2].tolist()) for row in steps}) == 1
+            assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
+            assert torch.equal(actions[valid], steps[:, 3:])
+            ends.add(tuple(steps[-1, :3].int().tolist()))
+    assert {(0, 0, 6), (0, 1, 3), (0, 2, 1), (1, 3, 9)} <= ends
+    assert not any(step == 0 for _, _, step in ends)
+
+
+def test_the_monitor_reports_extrinsic_returns_and_infos_keep_both():
+    env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), RND(), beta=10.0)
+    env.reset()
+    reports = []
+    for _ in range(60):
+        _, rewards, dones, infos = env.step(np.array([0, 0]))
+        for n, info in enumerate(infos):
+            assert info["reward_extrinsic"] == 1.0
+            assert rewards[n] == pytest.approx(1 + info["reward_intrinsic"], rel=1e-5)
+            if dones[n]:
+                reports.append(info["episode"])
+    assert len(reports) > 4
+    assert all(report["r"] == report["l"] for report in reports)
+
+
+@pytest.mark.parametrize("bonus_outside", [True, False])
+def test_vec_normalize_on_either_side(bonus_outside):
+    base = make_vec_env("Pendulum-v1", 2, seed=0)
+    bonus = MIMEx(length=3)
+    if bonus_outside:
+        env = BonusVecEnv(VecNormalize(base), bonus, beta=0.1, learn_every=32)
+    else:
+        env = VecNormalize(BonusVecEnv(base, bonus, beta=0.1, learn_every=32))
+    model = trained_ppo(env)
+    assert model.get_vec_normalize_env() is not None
+    assert bonus.steps == 2
+    assert env.stream.paid["intrinsic"] > 0
+
+
+def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
+    env = VecNormalize(
+        BonusVecEnv(probes(1), NotingBonus(3, lambda w: torch.tensor([4.0])), beta=1)
+    )
+    env.reset()
+    env.step(np.array([0]))
+    assert env.get_original_reward().tolist() == [4.0]
+
+
+def test_images_go_through_the_encoder_once_and_a_cnn_policy_trains():
+    class Pictures(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (36, 36, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return self._picture(), {}
+
+        def step(self, action):
+            self.t += 1
+            return self._picture(), 0.0, self.t == 5, False, {}
+
+        def _picture(self):
+            return self.np_random.integers(0, 256, (36, 36, 3), np.uint8)
+
+    seen = []
+
+    def encoder(images):
+        seen.append(tuple(images.shape))
+        return images.float().mean((1, 2)) / 255
+
+    env = BonusVecEnv(DummyVecEnv([Pictures] * 2), MIMEx(length=3), encoder=encoder, learn_every=8)
+    model = PPO("CnnPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+    model.learn(16)
+    assert set(seen) == {(2, 36, 36, 3)}
+    assert len(seen) == 1 + 8 + 1  # the reset, each step, and the final observations once
+    assert env.stream.bonus.steps == 2
+
+
+def test_dict_observations_with_a2c_and_a_normalised_bonus():
+    class Pair(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            {"a": gymnasium.spaces.Box(-1, 1, (2,)), "b": gymnasium.spaces.Discrete(3)}
+        )
+        action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            self.t += 1
+            return self.observation_space.sample(), 0.0, False, self.t == 4, {}
+
+    bonus = RND()
+    scale = BonusScale(1.0, "return", clip=5.0)
+    env = BonusVecEnv(DummyVecEnv([Pair, Pair]), bonus, beta=scale, learn_every=4)
+    A2C("MultiInputPolicy", env, n_steps=5, device="cpu").learn(20)
+    assert bonus.feature_dim == 5
+    assert bonus.steps == 5
+
+
+def test_processes_pay_the_same_as_one():
+    rewards = []
+    for kind in (DummyVecEnv, SubprocVecEnv):
+        env = BonusVecEnv(kind([lambda: ProbeEnv(0), lambda: ProbeEnv(1)]), NotingBonus(3))
+        env.reset()
+        rewards.append([env.step(np.array([0, 1]))[1].tolist() for _ in range(8)])
+        env.close()
+    assert rewards[0] == rewards[1]

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from mimex.interop.reader import SpaceReader
+
+
+def test_discrete_values_become_one_hot_codes_from_their_start():
+    read = SpaceReader(spaces.Discrete(3, start=5))
+    assert read(np.array([7, 5])).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_several_discrete_values_are_coded_side_by_side():
+    read = SpaceReader(spaces.MultiDiscrete([2, 3]))
+    assert read(np.array([[1, 2]])).tolist() == [[0, 1, 0, 0, 1]]
+
+
+def test_entries_of_a_dict_come_in_the_order_of_its_keys():
+    space = spaces.Dict({"b": spaces.Box(-1, 1, (2,)), "a": spaces.Discrete(2)})
+    values = {"b": np.array([[0.25, 0.5]]), "a": np.array([1])}
+    keys = list(space.spaces)
+    expected = {"a": [0.0, 1.0], "b": [0.25, 0.5]}
+    assert SpaceReader(space)(values).tolist() == [expected[keys[0]] + expected[keys[1]]]
+    assert SpaceReader(space, key="b")(values).tolist() == [[0.25, 0.5]]
+
+
+def test_single_values_are_read_like_a_batch():
+    space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1,))})
+    read = SpaceReader(space)
+    singles = [{"a": 1, "b": np.array([0.5])}, {"a": 0, "b": np.array([-0.5])}]
+    batch = {"a": np.array([1, 0]), "b": np.array([[0.5], [-0.5]])}
+    assert torch.equal(read.each(singles), read(batch))
+
+
+def test_images_need_an_encoder_and_get_to_it_as_they_are():
+    space = spaces.Box(0, 255, (4, 4, 3), np.uint8)
+    with pytest.raises(ValueError, match="looks like an image: give encoder"):
+        SpaceReader(space)
+    seen = []
+
+    def encoder(images):
+        seen.append(images)
+        return images.float().mean((1, 2))
+
+    rows = SpaceReader(space, encoder=encoder)(np.full((2, 4, 4, 3), 8, np.uint8))
+    assert rows.tolist() == [[8.0] * 3] * 2
+    assert seen[0].dtype == torch.uint8
+    assert seen[0].shape == (2, 4, 4, 3)
+
+
+def test_an_image_in_a_dict_is_named_and_can_be_left_out():
+    space = spaces.Dict({"image": spaces.Box(0, 255, (4, 4, 3), np.uint8), "v": spaces.Discrete(2)})
+    with pytest.raises(ValueError, match=r"observation\['image'\]"):
+        SpaceReader(space)
+    assert SpaceReader(space, key="v")({"v": np.array([0])}).tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match="key='w' is no entry"):
+        SpaceReader(space, key="w")
+
+
+def test_an_encoder_that_makes_no_rows_is_refused():
+    read = SpaceReader(spaces.Box(0, 1, (2, 2, 1)), encoder=lambda images: images)
+    with pytest.raises(ValueError, match=r"\(3, 2, 2, 1\).*expected \(N, D\)"):
+        read(np.zeros((3, 2, 2, 1)))

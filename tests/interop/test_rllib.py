@@ -1,0 +1,103 @@
+"""Runs where ray[rllib] is installed; see the module's docstring for the versions tried."""
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed")
+
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+
+from mimex import RND, BonusScale, MIMEx
+from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
+from mimex.interop.rllib import BonusConnector
+
+
+class Peek(ConnectorV2):
+    """Notes the rewards and observations of episodes as they come by."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        for episode in self.single_agent_episode_iterator(episodes):
+            steps = len(episode)
+            self.seen.append(
+                (np.array(episode.get_observations())[:steps], np.array(episode.get_rewards()))
+            )
+        return batch
+
+
+def train(bonus, seen=None, iterations=2, env=ProbeEnv, **options):
+    def connector(observation_space, action_space):
+        piece = BonusConnector(observation_space, action_space, bonus=bonus, **options)
+        return [piece, Peek(seen if seen is not None else [])]
+
+    config = (
+        PPOConfig()
+        .environment(env if isinstance(env, str) else lambda config: env())
+        .env_runners(num_env_runners=0, episode_lookback_horizon=5)
+        .learners(num_learners=0, learner_connector=connector)
+        .training(train_batch_size=64, minibatch_size=32, num_epochs=1)
+        .debugging(seed=0)
+    )
+    if not isinstance(env, str):
+        from ray.tune.registry import register_env
+
+        register_env("probe", lambda config: env())
+        config = config.environment("probe")
+    algorithm = config.build_algo()
+    for _ in range(iterations):
+        algorithm.train()
+    weights = algorithm.get_module().state_dict()
+    algorithm.stop()
+    return torch.cat([value.flatten() for value in weights.values()])
+
+
+@pytest.mark.parametrize("ends_at", ["next", "observation"])
+def test_each_transition_is_paid_before_the_advantages(ends_at):
+    seen, bonus = [], NotingBonus(3)
+    train(bonus, seen, beta=0.5, ends_at=ends_at)
+    checked = 0
+    for observations, rewards in seen:
+        rows = torch.as_tensor(observations)
+        real = rewards != 0  # the piece that PPO adds has none
+        expected = 0.5 * signature(rows[:, 1], rows[:, 2] + (ends_at == "next")).numpy()
+        np.testing.assert_allclose(rewards[real], expected[real], rtol=1e-4)
+        assert real.sum() >= len(rewards) - 1
+        checked += int(real.sum())
+    assert checked >= 128
+    cut = 0
+    for window in bonus.windows:
+        for features, valid, actions in zip(
+            window.features, window.valid, window.actions, strict=True
+        ):
+            steps = features[valid]
+            assert len(steps[:, :2].unique(dim=0)) == 1
+            assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
+            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # also where a rollout was cut
+            assert torch.equal(actions[valid][1:], steps[1:, 3:])
+            cut += 1
+    assert cut >= 128
+
+
+def test_the_policy_moves_with_the_bonus():
+    def weights(pay):
+        return train(NotingBonus(3, lambda w: torch.full((len(w),), pay)), beta=1.0, iterations=1)
+
+    assert torch.equal(weights(0.0), weights(0.0))
+    assert not torch.equal(weights(0.0), weights(1.0))
+
+
+def test_the_bonus_is_trained_on_each_window_once():
+    bonus = MIMEx(length=3)
+    train(bonus, env="Pendulum-v1", iterations=1, batch_size=32)
+    assert bonus.steps == 2
+
+
+def test_return_normalisation_is_refused():
+    space = ProbeEnv().observation_space
+    with pytest.raises(ValueError, match="normalise='return'"):
+        BonusConnector(space, space, bonus=RND(), beta=BonusScale(1.0, "return"))

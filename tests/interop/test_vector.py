@@ -1,0 +1,208 @@
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from mimex import ICM, RND, BonusScale, MIMEx
+from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from mimex.interop.vector import wrap_vector
+
+MODES = list(AutoresetMode)
+
+
+def roll(mode, steps=40, num_envs=2, **options):
+    """Rolls probes under a noting bonus: a row ``(env, episode, step left, reward)`` a step."""
+    vector = SyncVectorEnv([lambda n=n: ProbeEnv(n) for n in range(num_envs)], autoreset_mode=mode)
+    bonus = NotingBonus(3)
+    env = wrap_vector(vector, bonus, beta=1.0, learn_every=None, **options)
+    generator = np.random.default_rng(0)
+    observations, _ = env.reset(seed=0)
+    rows, over = [], np.zeros(num_envs, bool)
+    for _ in range(steps):
+        if mode is AutoresetMode.DISABLED and over.any():
+            observations, _ = env.reset(options={"reset_mask": over})
+        before, was_over = observations.copy(), over
+        observations, rewards, terminated, truncated, info = env.step(generator.integers(3, size=2))
+        over = terminated | truncated
+        np.testing.assert_allclose(
+            rewards, info["reward_extrinsic"] + info["reward_intrinsic"], rtol=1e-6
+        )
+        for n in range(num_envs):
+            reset_only = mode is AutoresetMode.NEXT_STEP and was_over[n]
+            rows.append((*before[n, :3], rewards[n], reset_only))
+    return bonus, np.array(rows)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ends_at", ["next", "observation"])
+def test_each_transition_is_paid_for_the_window_it_belongs_to(mode, ends_at):
+    _, rows = roll(mode, ends_at=ends_at)
+    _, episode, step, reward, reset_only = torch.tensor(rows).T
+    arrived = step + 1 if ends_at == "next" else step
+    expected = signature(episode, arrived) * (1 - reset_only)
+    torch.testing.assert_close(reward, expected, rtol=1e-5, atol=1e-5)
+    finals = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode.long() % len(EPISODE_LENGTHS)]
+    assert (finals & (reset_only == 0)).sum() >= 10  # ends of episodes were among them
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_windows_never_cross_episodes_and_actions_led_to_their_observations(mode):
+    bonus, _ = roll(mode)
+    assert sum(map(len, bonus.windows)) >= 60
+    for window in bonus.windows:
+        for features, valid, actions in zip(
+            window.features, window.valid, window.actions, strict=True
+        ):
+            steps = features[valid]
+            assert len({tuple(row[:2].tolist()) for row in steps}) == 1
+            assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
+            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # no longer, no shorter
+            assert torch.equal(actions[valid], steps[:, 3:])
+
+
+def test_an_asynchronous_environment_pays_the_same():
+    functions = [lambda: ProbeEnv(0), lambda: ProbeEnv(1)]
+    totals = []
+    for kind in (SyncVectorEnv, AsyncVectorEnv):
+        env = wrap_vector(kind(functions), NotingBonus(3), beta=0.5)
+        env.reset(seed=0)
+        totals.append([env.step(np.array([1, 2]))[1].tolist() for _ in range(12)])
+        env.close()
+    assert totals[0] == totals[1]
+
+
+def test_a_masked_reset_leaves_the_other_windows_alone():
+    vector = SyncVectorEnv([ProbeEnv, ProbeEnv], autoreset_mode=AutoresetMode.DISABLED)
+    bonus = NotingBonus(3)
+    env = wrap_vector(vector, bonus)
+    env.reset()
+    env.step(np.array([0, 0]))
+    env.reset(options={"reset_mask": np.array([True, False])})
+    env.step(np.array([1, 1]))
+    assert bonus.windows[-1].valid.sum(1).tolist() == [2, 3]
+    assert bonus.windows[-1].features[:, -2, 2].tolist() == [0.0, 1.0]
+
+
+def test_the_bonus_learns_from_each_transition_once():
+    env = wrap_vector(
+        gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="sync"), RND(), learn_every=20
+    )
+    env.reset(seed=0)
+    for _ in range(13):  # 52 transitions: after 20 and 40
+        env.step(env.action_space.sample())
+    assert env.stream.bonus.steps == 2
+    assert env.stream.metrics["bonus/trained"] == 20
+
+
+def test_making_the_wrapper_touches_the_environment_not_once():
+    class Untouchable(ProbeEnv):
+        def reset(self, **kwargs):
+            raise AssertionError("reset in the constructor")
+
+    env = wrap_vector(SyncVectorEnv([Untouchable]), MIMEx())
+    with pytest.raises(RuntimeError, match=r"step\(\) before reset\(\)"):
+        env.stream.step([0], np.zeros((1, 6)), [0.0], [False])
+
+
+def test_scale_normalises_by_returns_along_time():
+    vector = SyncVectorEnv([lambda: ProbeEnv(0), lambda: ProbeEnv(1)])
+    scale = BonusScale(2.0, "return", discount=0.5)
+    env = wrap_vector(vector, NotingBonus(3, lambda w: torch.tensor([1.0, 3.0])), beta=scale)
+    env.reset()
+    rewards = env.step(np.array([0, 0]))[1]
+    # Discounted sums are 1 and 3: standard deviation 1.
+    np.testing.assert_allclose(rewards, [2.0, 6.0], rtol=1e-6)
+    rewards = env.step(np.array([0, 0]))[1]
+    # Sums 1.5 and 4.5 join 1 and 3: mean 2.5, variance (2.25 + .25 + 1 + 4) / 4.
+    np.testing.assert_allclose(rewards, np.array([2.0, 6.0]) / np.sqrt(1.875), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make_bonus", [MIMEx, lambda: ICM(None, 2, discrete=True)])
+def test_a_loaded_state_continues_with_the_same_rewards(make_bonus, tmp_path):
+    def fresh():
+        vector = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="sync")
+        return wrap_vector(vector, make_bonus(), beta=BonusScale(0.1, "return"), learn_every=8)
+
+    actions = np.random.default_rng(0).integers(2, size=(40, 3))
+    env = fresh()
+    env.reset(seed=0)
+    for row in actions[:25]:
+        env.step(row)
+    env.stream.save(tmp_path / "bonus.safetensors")
+    state = env.state_dict()
+    other = fresh()
+    other.env.reset(seed=0)
+    for row in actions[:25]:
+        other.env.step(row)
+    other.load_state_dict(state)
+    again = [other.step(row)[1] for row in actions[25:]]
+    expected = [env.step(row)[1] for row in actions[25:]]
+    np.testing.assert_array_equal(again, expected)
+    from_file = fresh()
+    from_file.stream.load(tmp_path / "bonus.safetensors")
+    assert from_file.stream.transitions == state["stream"]["transitions"]
+
+
+def test_misfits_are_named():
+    vector = SyncVectorEnv([ProbeEnv])
+    with pytest.raises(ValueError, match=r"action_dim=2.*action_dim=3"):
+        wrap_vector(vector, ICM(None, 2, discrete=True))
+    with pytest.raises(ValueError, match=r"give encoder=... to the wrapper"):
+        wrap_vector(vector, MIMEx(encoder=lambda x: x))
+    with pytest.raises(ValueError, match="ends_at='last'"):
+        wrap_vector(vector, MIMEx(), ends_at="last")
+    with pytest.raises(ValueError, match="learn_every=0"):
+        wrap_vector(vector, MIMEx(), learn_every=0)
+    vector.metadata = {}
+    with pytest.raises(ValueError, match="does not say how it resets"):
+        wrap_vector(vector, MIMEx())
+
+
+def test_a_same_step_environment_without_final_observations_is_refused():
+    vector = SyncVectorEnv([ProbeEnv])  # really NEXT_STEP
+    env = wrap_vector(vector, NotingBonus(3), autoreset_mode=AutoresetMode.SAME_STEP)
+    env.reset()
+    for _ in range(EPISODE_LENGTHS[0] - 1):
+        env.step(np.array([0]))
+    with pytest.raises(ValueError, match="no 'final_obs'"):
+        env.step(np.array([0]))
+
+
+def test_dict_observations_are_flattened_or_chosen_by_key():
+    class DictProbe(gymnasium.Wrapper):
+        def __init__(self):
+            super().__init__(ProbeEnv())
+            self.observation_space = gymnasium.spaces.Dict(
+                {"all": self.env.observation_space, "flag": gymnasium.spaces.Discrete(2)}
+            )
+
+        def reset(self, **kwargs):
+            observation, info = self.env.reset(**kwargs)
+            return {"all": observation, "flag": 1}, info
+
+        def step(self, action):
+            observation, *rest = self.env.step(action)
+            return {"all": observation, "flag": 1}, *rest
+
+    for key, width in ((None, 8), ("all", 6)):
+        vector = SyncVectorEnv([DictProbe], autoreset_mode=AutoresetMode.SAME_STEP)
+        bonus = NotingBonus(3)
+        env = wrap_vector(vector, bonus, key=key)
+        env.reset()
+        for _ in range(8):  # over an episode's end, whose final observation is a dict, too
+            env.step(np.array([0]))
+        assert all(window.features.shape == (1, 5, width) for window in bonus.windows)
+        last = bonus.windows[EPISODE_LENGTHS[0] - 1]
+        assert last.features[0, :, 2].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+def test_a_robot_task_of_this_project_can_be_wrapped():
+    pytest.importorskip("mujoco")
+    vector = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=2)
+    env = wrap_vector(vector, MIMEx(length=3), learn_every=2)
+    env.reset(seed=0)
+    rewards, info = [env.step(env.action_space.sample())[i] for i in (1, 4)]
+    assert np.isfinite(rewards).all()
+    assert info["reward_intrinsic"].shape == (2,)
+    env.close()
