@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mimex.bonus.scale import BonusScale, Rewards
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
+    from mimex.interop.single import wrap
+    from mimex.interop.vector import wrap_vector
     from mimex.nn.parallel import use_workers
     from mimex.types import Window
 
@@ -40,6 +42,8 @@ _HOMES = {
     "RolloutWindows": "mimex.data.windows",
     "AutoencoderSize": "mimex.bonus.autoencoder",
     "LARGER": "mimex.bonus.autoencoder",
+    "wrap": "mimex.interop.single",
+    "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",
 }
 
@@ -58,6 +62,8 @@ __all__ = [
     "Rewards",
     "WindowTracker",
     "RolloutWindows",
+    "wrap",
+    "wrap_vector",
     "use_workers",
 ]
 

@@ -29,6 +29,13 @@ def test_attention_and_its_gradient_equal_the_textbook(keys, biased):
         assert torch.allclose(a, b, atol=1e-5)
 
 
+def test_a_token_alone_is_computed_by_the_same_formula():
+    torch.manual_seed(0)
+    block, x = Block(16, 4), torch.randn(3, 1, 16)
+    no_bias = torch.zeros(3, 1)  # changes nothing, but takes the way of many tokens
+    assert torch.allclose(block(x), block(x, no_bias), atol=1e-6)
+
+
 def test_leading_queries_alone_equal_those_of_the_whole():
     torch.manual_seed(0)
     block, x = Block(16, 4), torch.randn(3, 5, 16)

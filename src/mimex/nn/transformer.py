@@ -58,6 +58,10 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, key_bias: Tensor | None, queries: int | None) -> Tensor:
         batch, length, width = x.shape
+        if length == 1 and key_bias is None:  # a token alone attends to itself, whatever q and k
+            weight, bias = self.qkv.weight[2 * width :], self.qkv.bias[2 * width :]
+            alone: Tensor = self.proj(F.linear(x, weight, bias))
+            return alone
         if queries is None or queries == length:
             q, k, v = self.qkv(x).view(batch, length, 3, self.heads, self.head_width).unbind(2)
         else:  # queries of the leading tokens only; keys and values of all

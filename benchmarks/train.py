@@ -1,0 +1,194 @@
+"""How fast training is, where its time goes, and PPO's update against Stable-Baselines3's.
+
+    python -m benchmarks.train --write
+
+Throughput is that of whole updates after the first, by the clock; "per CPU-second" divides by the
+processor time of the whole process, so that it does not depend on what else runs on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from mimex.agents.encoders import VectorEncoder
+from mimex.agents.ppo import PPO, Batch, PPOSettings
+from mimex.commands.build import make_training
+from mimex.config import BONUSES, TrainConfig, preset
+from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.train.on_policy import update, warm_up
+
+RESULTS = Path(__file__).parent / "results" / "train.md"
+PARTS = ("simulation", "acting", "windows", "bonus", "learning")
+OBSERVATION, ACTION = 27, 9  # FrankaReach, oracle
+
+
+def throughput(config: TrainConfig, updates: int) -> tuple[dict[str, float], float]:
+    """Medians of an update's metrics, and environment steps per CPU-second."""
+    training = make_training(config)
+    warm_up(training)
+    update(training, 10**9)
+    cpu = time.process_time()
+    rows = [update(training, 10**9) for _ in range(updates)]
+    cpu = time.process_time() - cpu
+    training.env.close()
+    medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+    return medians, updates * training.rollout.rewards.numel() / cpu
+
+
+def throughput_table(options: argparse.Namespace) -> list[str]:
+    """Rows of the table, printed as they come."""
+    lines = [
+        "| bonus | steps/s | of none | per CPU-second | " + " | ".join(PARTS) + " |",
+        "|---" * (4 + len(PARTS)) + "|",
+    ]
+    speeds: dict[str, float] = {}
+    base = replace(preset(options.preset, options.task), envs=options.envs, reward="sparse")
+    for bonus in options.bonuses:
+        row, per_cpu = throughput(replace(base, bonus=bonus), options.updates)
+        seconds = {part: row.get(f"time/{part}", 0.0) for part in PARTS}
+        speed = base.loop.rollout_steps * base.envs / sum(seconds.values())
+        speeds[bonus] = speed
+        total = sum(seconds.values())
+        shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in seconds.values())
+        ratio = speed / speeds[options.bonuses[0]]
+        lines.append(f"| {bonus} | {speed:,.0f} | {ratio:.0%} | {per_cpu:,.0f} | {shares} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
+    """One update of our PPO on a rollout of random numbers."""
+    agent = PPO(VectorEncoder(OBSERVATION), ACTION, settings)
+    stored = {"vector": torch.randn(steps, OBSERVATION)}
+    actions, log_probs, _ = agent.act(stored)
+    values = agent.values(stored)
+    batch = Batch(stored, actions, log_probs, torch.randn(steps), values, torch.randn(steps, 1))
+    return lambda: agent.update(batch, 1e-4)
+
+
+def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]:
+    """One update of Stable-Baselines3's PPO: the same networks, batch, epochs and minibatches."""
+    import stable_baselines3
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    class Still(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
+
+        def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+            return np.zeros(OBSERVATION, np.float32), {}
+
+    agent = stable_baselines3.PPO(
+        "MlpPolicy",
+        DummyVecEnv([Still for _ in range(envs)]),
+        n_steps=steps // envs,
+        batch_size=steps // settings.minibatches,
+        n_epochs=settings.epochs,
+        clip_range=settings.clip,
+        max_grad_norm=settings.grad_norm,
+        ent_coef=0.0,
+        vf_coef=settings.value_weight,
+        policy_kwargs={
+            "net_arch": {"pi": list(settings.hidden), "vf": list(settings.hidden)},
+            "activation_fn": nn.SELU,
+        },
+        device="cpu",
+    )
+    agent.set_logger(Logger(None, []))
+    buffer = agent.rollout_buffer
+    generator = np.random.default_rng(0)
+    for name in ("observations", "actions", "advantages", "returns", "values", "log_probs"):
+        array = getattr(buffer, name)
+        array[:] = generator.normal(size=array.shape)
+    with torch.no_grad():
+        flat = torch.as_tensor(buffer.observations.reshape(steps, OBSERVATION))
+        taken = torch.as_tensor(buffer.actions.reshape(steps, ACTION))
+        log_probs = agent.policy.evaluate_actions(flat, taken)[1]
+    buffer.log_probs[:] = log_probs.numpy().reshape(buffer.log_probs.shape)
+    buffer.full = True
+    return agent.train
+
+
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """Median time of a call, after one to warm up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def update_table(options: argparse.Namespace) -> list[str]:
+    """PPO's update, ours and Stable-Baselines3's, each with its best number of threads."""
+    settings = preset(options.preset).ppo
+    steps = options.envs * preset(options.preset).loop.rollout_steps
+    lines = ["| PPO's update | threads | ms | of the fastest other |", "|---|---|---|---|"]
+    others = []
+    for threads in range(1, available_cores() + 1):
+        use_workers(1)
+        torch.set_num_threads(threads)
+        took = seconds(theirs(settings, steps, options.envs), options.repeats)
+        others.append(took)
+        lines.append(f"| Stable-Baselines3 | {threads} | {took * 1e3:.0f} | |")
+        print(lines[-1], flush=True)
+    keep_memory()  # ours to give: Stable-Baselines3 is measured as it comes
+    for threads in range(1, available_cores() + 1):
+        use_workers(threads)
+        took = seconds(ours(settings, steps), options.repeats)
+        lines.append(f"| mimex | {threads} | {took * 1e3:.0f} | {min(others) / took:.2f}x |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    """Measure, print, and with --write keep the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", default="FrankaReach")
+    parser.add_argument("--preset", default="cpu")
+    parser.add_argument("--envs", type=int, default=512)
+    parser.add_argument("--updates", type=int, default=10, help="of each bonus")
+    parser.add_argument("--repeats", type=int, default=5, help="of PPO's update alone")
+    parser.add_argument("--bonuses", nargs="+", default=list(BONUSES), choices=BONUSES)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args()
+    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
+    command = " ".join(["python -m benchmarks.train", *arguments, "--write"])
+    updates = update_table(options)
+    use_workers(available_cores())
+    report = [
+        "# Speed of training",
+        "",
+        f"Made by `{command}` on {len(os.sched_getaffinity(0))} cores, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}.",
+        "",
+        *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
+        "",
+        *throughput_table(options),
+        "",
+        *updates,
+    ]
+    if options.write:
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        RESULTS.write_text("\n".join(report) + "\n")
+        print(f"wrote {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()

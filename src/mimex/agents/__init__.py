@@ -1,0 +1,1 @@
+"""Agents: one algorithm a file."""

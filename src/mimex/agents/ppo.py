@@ -1,0 +1,291 @@
+"""PPO: proximal policy optimisation (Schulman et al., 2017), as the paper's on-policy agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from mimex.agents.encoders import Encoder
+from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+from mimex.data.rollout import Stored
+from mimex.nn.mlp import mlp
+from mimex.nn.parallel import in_order, pieces
+from mimex.types import Metrics
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
+
+    lr: float = 1e-3
+    """Learning rate of Adam at the start; it falls to 0 along half a cosine."""
+    epochs: int = 10
+    """Passes over each rollout."""
+    minibatches: int = 4
+    """Optimizer steps in each pass."""
+    clip: float = 0.1
+    """How far the probability of an action may move, as a share."""
+    value_clip: float | None = 0.1
+    """How far a value may move in one update, in units of reward; None for no limit."""
+    value_weight: float = 1.0
+    """Weight of the critic's loss."""
+    entropy_weight: float = 0.0
+    """Weight of the policy's entropy."""
+    discount: float = 0.99
+    """Gamma of the extrinsic return, and of the combined one."""
+    trace: float = 0.95
+    """Lambda of the advantage estimates."""
+    grad_norm: float = 1.0
+    """Longest gradient."""
+    hidden: tuple[int, ...] = (256, 128, 64)
+    """Widths of the hidden layers of actor and critic."""
+    value_gain: float = math.sqrt(2)
+    """Scale of the critic's last layer at the start: with a small one the first values are near 0,
+    and the first advantages are made of rewards, not of the critic's random opinions."""
+    initial_std: float = 1.0
+    """Standard deviation of the policy at the start, in units of action."""
+    two_heads: bool = False
+    """Whether the bonus has a value head of its own, with its own discount and a return that runs
+    on across episodes; otherwise both rewards are one stream, as published."""
+    intrinsic_discount: float = 0.99
+    """Gamma of the bonus's own return, where there are two heads."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "lr",
+            "epochs",
+            "minibatches",
+            "clip",
+            "grad_norm",
+            "initial_std",
+            "value_gain",
+        ):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        for name in ("discount", "trace", "intrinsic_discount"):
+            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        _require(
+            "value_clip",
+            self.value_clip,
+            self.value_clip is None or self.value_clip > 0,
+            "above 0, or None",
+        )
+
+
+class Batch(NamedTuple):
+    """What one update learns from: B steps in any order, H value heads."""
+
+    observations: Stored  # (B, ...) by part
+    actions: Tensor  # (B, A)
+    log_probs: Tensor  # (B,)
+    advantages: Tensor  # (B,)
+    values: Tensor  # (B, H)
+    returns: Tensor  # (B, H)
+
+    def rows(self, index: Tensor) -> Batch:
+        """Some of the steps."""
+        chosen = {part: v.index_select(0, index) for part, v in self.observations.items()}
+        return Batch(chosen, *(array.index_select(0, index) for array in self[1:]))
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss became NaN or infinite; the weights are those before the step.
+
+    Attributes:
+        batch: The steps that it happened on.
+    """
+
+    def __init__(self, message: str, batch: Batch) -> None:
+        super().__init__(message)
+        self.batch = batch
+
+
+class PPO:
+    """A Gaussian policy and its critic, with all they need to go on after a restart.
+
+    Args:
+        encoder: Of the observations.
+        action_dim: Numbers an action.
+        settings: Of the algorithm.
+        seed: Of actions and of the order of minibatches. Weights come from PyTorch's own generator.
+    """
+
+    def __init__(
+        self, encoder: Encoder, action_dim: int, settings: PPOSettings, seed: int = 0
+    ) -> None:
+        self.encoder, self.settings, self.action_dim = encoder, settings, action_dim
+        self.heads = 2 if settings.two_heads else 1
+        widths = (encoder.width, *settings.hidden)
+        gain = math.sqrt(2)
+        self.actor = mlp((*widths, action_dim), activation=_selu, gain=gain, last_gain=0.01)
+        self.critic = mlp(
+            (*widths, self.heads), activation=_selu, gain=gain, last_gain=settings.value_gain
+        )
+        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(settings.initial_std)))
+        self.network = nn.ModuleDict(
+            {"encoder": encoder, "actor": self.actor, "critic": self.critic}
+        )
+        self.network.register_parameter("log_std", self.log_std)
+        self._parameters = {
+            name: p for name, p in self.network.named_parameters() if p.requires_grad
+        }
+        self.optimizer = torch.optim.Adam(self._parameters.values(), settings.lr, fused=True)
+        self.generator = Generator().manual_seed(seed)
+
+    @torch.no_grad()
+    def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
+        features = self.encoder.embed(stored)
+        mean: Tensor = self.actor(self.encoder.join(stored, features))
+        if deterministic:
+            noise = torch.zeros_like(mean)
+        else:
+            noise = torch.randn(mean.shape, generator=self.generator)
+        actions = torch.addcmul(mean, noise, self.log_std.exp())
+        return actions, self._log_density(noise), features
+
+    @torch.no_grad()
+    def features(self, stored: Stored) -> Tensor:
+        """What the bonus sees of observations, ``(B, D)``."""
+        return self.encoder.embed(stored)
+
+    def values(self, stored: Stored) -> Tensor:
+        """Values ``(B, H)`` of observations."""
+
+        @torch.no_grad()
+        def value(rows: slice) -> Tensor:
+            some = {part: v[rows] for part, v in stored.items()}
+            out: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
+            return out
+
+        size = len(stored["vector"])
+        chunk = self.encoder.chunk
+        chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
+        return torch.cat([torch.zeros(0, self.heads), *in_order(value, chunks)])
+
+    def update(self, batch: Batch, lr: float) -> Metrics:
+        """Learns from a rollout, with a learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        size = len(batch.actions)
+        if size < self.settings.minibatches:
+            raise ValueError(
+                f"minibatches={self.settings.minibatches} of a rollout of {size} steps: there must "
+                "be a step for each; use fewer minibatches or more environments."
+            )
+        batch = batch._replace(advantages=_normalised(batch.advantages))
+        sums, largest_norm = torch.zeros(len(_STATISTICS)), 0.0
+        for _ in range(self.settings.epochs):
+            order = torch.randperm(size, generator=self.generator)
+            for rows in order.tensor_split(self.settings.minibatches):
+                statistics, norm = self._step(batch, rows)
+                sums += statistics
+                largest_norm = max(largest_norm, norm)
+        means = (sums / (self.settings.epochs * self.settings.minibatches)).tolist()
+        return {
+            **{f"ppo/{name}": mean for name, mean in zip(_STATISTICS, means, strict=True)},
+            "ppo/grad_norm": largest_norm,
+            "ppo/lr": lr,
+            "ppo/std": float(self.log_std.detach().exp().mean()),
+            "ppo/entropy": float(self._entropy().detach()),
+        }
+
+    def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
+        """One optimizer step on some rows: statistics and the gradient's length before the clip."""
+        share = 1 / len(rows)
+
+        def gradients(chunk: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+            with torch.enable_grad():
+                loss, statistics = self._loss(batch.rows(chunk), share)
+                return torch.autograd.grad(loss, tuple(self._parameters.values())), statistics
+
+        # Sums over chunks in their order: bit for bit the same on any number of threads.
+        parts = in_order(gradients, pieces(rows, self.encoder.chunk))
+        total = list(parts[0][0])
+        statistics = parts[0][1]
+        for part, more in parts[1:]:
+            torch._foreach_add_(total, part)
+            statistics = statistics + more
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(total))))
+        if not math.isfinite(norm) or not bool(statistics.isfinite().all()):
+            named = dict(zip(_STATISTICS, statistics.tolist(), strict=True))
+            raise NotFiniteError(
+                f"PPO's loss or its gradient is not finite: {named}, gradient's length {norm}. "
+                "The weights are those before this step.",
+                batch.rows(rows),
+            )
+        if norm > self.settings.grad_norm:
+            torch._foreach_mul_(total, self.settings.grad_norm / norm)
+        for parameter, gradient in zip(self._parameters.values(), total, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        return statistics, norm
+
+    def _loss(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
+        """The loss of a chunk, and statistics; ``share`` is what a step weighs in the minibatch."""
+        settings = self.settings
+        inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
+        noise = (batch.actions - self.actor(inputs)) / self.log_std.exp()
+        log_ratio = self._log_density(noise) - batch.log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+        gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
+        values: Tensor = self.critic(inputs)
+        errors = (values - batch.returns).square()
+        if settings.value_clip is not None:
+            moved = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
+            errors = torch.maximum(errors, (batch.values + moved - batch.returns).square())
+        error = errors.sum()
+        loss = (settings.value_weight * error - gain) * share
+        if settings.entropy_weight:
+            loss = loss - settings.entropy_weight * len(noise) * share * self._entropy()
+        with torch.no_grad():
+            divergence = (ratio - 1 - log_ratio).sum()
+            outside = (ratio != clipped).sum()
+            statistics = torch.stack([-gain.detach(), error.detach(), divergence, outside]) * share
+        return loss, statistics
+
+    def _log_density(self, noise: Tensor) -> Tensor:
+        """Log-density ``(B,)`` of actions that are so many standard deviations ``(B, A)`` off."""
+        constant = 0.5 * self.action_dim * math.log(2 * math.pi)
+        return -0.5 * noise.square().sum(1) - self.log_std.sum() - constant
+
+    def _entropy(self) -> Tensor:
+        return self.log_std.sum() + 0.5 * self.action_dim * (1 + math.log(2 * math.pi))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer, statistics of observations and generator."""
+        return {
+            "network": {name: v.clone() for name, v in self.network.state_dict().items()},
+            "optimizer": optimizer_state(self.optimizer, self._parameters),
+            "normaliser": self.encoder.normaliser.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        require_same(self.network.state_dict(), state["network"], "this PPO")
+        self.network.load_state_dict(state["network"])
+        load_optimizer(self.optimizer, self._parameters, state["optimizer"])
+        self.encoder.normaliser.load_state_dict(state["normaliser"])
+        self.generator.set_state(state["generator"])
+
+
+_STATISTICS = ("policy_loss", "value_loss", "divergence", "clipped")
+
+
+def _selu() -> nn.Module:
+    return nn.SELU(inplace=True)  # its derivative follows from its output: no second array
+
+
+def _normalised(advantages: Tensor) -> Tensor:
+    return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"ppo.{name} is {value!r}, but must be {expected}.")

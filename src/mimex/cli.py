@@ -1,0 +1,44 @@
+"""The command `mimex`: finds the command's own file and reports its errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "train": "train an agent on a task, with any bonus; the same command continues a run",
+    "eval": "measure a run's policy: success rate with its interval, return, video",
+    "play": "make a video of a run's policy, or of a task's scripted expert",
+    "envs": "list the eight tasks",
+    "doctor": "check that a bonus is right and reaches your algorithm's update",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: mimex COMMAND ... (mimex COMMAND --help tells more)\n")
+        print("\n".join(f"  {name:8}{what}" for name, what in COMMANDS.items()))
+        return 0 if arguments else 2
+    from mimex.envs.nearest import choose
+
+    try:
+        name = choose("the command", arguments[0], tuple(COMMANDS))
+        code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        print(f"mimex: {_words(error)}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _words(error: Exception) -> str:
+    """The error's own words, without the number that the system's errors begin with."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "mujoco":
+        return "the tasks need MuJoCo, which is not installed: pip install 'mimex[envs]'"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

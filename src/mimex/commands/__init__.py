@@ -1,0 +1,1 @@
+"""The commands of `mimex`, one a file; each has `run(arguments) -> exit code`."""

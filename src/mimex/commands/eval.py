@@ -1,0 +1,60 @@
+"""`mimex eval`: how good a run's policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from mimex.commands.build import make_env
+from mimex.commands.load import Which, load_agent
+from mimex.commands.play import write_play
+from mimex.nn.parallel import use_workers
+from mimex.train.evaluate import evaluate
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Measure a run's policy: success rate with a 95 % interval, return, and a video if asked."""
+
+    run: tyro.conf.Positional[Path]
+    """The run folder."""
+    episodes: int = 256
+    """How many."""
+    seed: int = 1_000_000
+    """Of the starts; not those of the evaluations during training."""
+    checkpoint: Which = "latest"
+    """Which of the run's checkpoints."""
+    noise: bool = False
+    """Act with the policy's noise, as in training."""
+    video: Path | None = None
+    """Also write an episode to this mp4."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and evaluates."""
+    config = tyro.cli(EvalConfig, args=arguments, prog="mimex eval")
+    if config.episodes < 1:
+        raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
+    use_workers(1)
+    trained, agent, step = load_agent(config.run, config.checkpoint)
+    env = make_env(trained, config.episodes)
+    try:
+        result = evaluate(env, agent, seed=config.seed, deterministic=not config.noise)
+    finally:
+        env.close()
+    low, high = result.interval
+    console = Console(highlight=False)
+    console.print(f"{trained.task} {trained.reward}, bonus {trained.bonus}, step {step:,}")
+    console.print(
+        f"success {result.success:.1%} (95 % interval {low:.1%} to {high:.1%}, "
+        f"{result.successes} of {result.episodes} episodes)"
+    )
+    console.print(f"return  {result.mean_return:.2f}, episodes of {result.mean_steps:.0f} steps")
+    if config.video is not None:
+        write_play(config.video, trained, agent, config.seed, episodes=1)
+        console.print(f"video   {config.video}")
+    return 0

@@ -1,0 +1,77 @@
+"""`mimex play`: a video of a run's policy, or of a task's scripted expert."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from mimex.agents.ppo import PPO
+from mimex.commands.build import make_env
+from mimex.commands.load import Which, load_agent
+from mimex.config import TrainConfig
+from mimex.envs.nearest import choose
+from mimex.envs.settings import PUBLISHED_HZ, TASKS
+from mimex.nn.parallel import use_workers
+from mimex.track.video import write_video
+from mimex.train.evaluate import pictures
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """Make a video of a run's policy, or with --expert of a task's scripted solution."""
+
+    what: tyro.conf.Positional[str]
+    """A run folder; with --expert a task, for example FrankaPick."""
+    expert: bool = False
+    """Let the task's scripted expert play."""
+    video: Path | None = None
+    """The mp4 to write; by default videos/play.mp4 in the run folder, or TASK.mp4 here."""
+    episodes: int = 1
+    """How many, for a run."""
+    seed: int = 0
+    """Of the first start."""
+    checkpoint: Which = "latest"
+    """Which of the run's checkpoints."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and plays."""
+    config = tyro.cli(PlayConfig, args=arguments, prog="mimex play")
+    use_workers(1)
+    if config.expert:
+        path = _expert(config)
+    elif Path(config.what).is_dir():
+        trained, agent, _ = load_agent(Path(config.what), config.checkpoint)
+        path = config.video or Path(config.what) / "videos" / "play.mp4"
+        write_play(path, trained, agent, config.seed, config.episodes)
+    elif config.what in TASKS:
+        raise ValueError(
+            f"{config.what} is a task: add --expert to see its scripted solution, or give the "
+            "folder of a run"
+        )
+    else:
+        raise ValueError(f"{config.what} is neither a run folder nor, with --expert, a task")
+    print(path)
+    return 0
+
+
+def write_play(path: Path, config: TrainConfig, agent: PPO, seed: int, episodes: int) -> None:
+    """Writes a video of an agent."""
+    env = make_env(config, 1, render_mode="rgb_array")
+    try:
+        frames = pictures(env, agent, seed=seed, episodes=episodes)
+        write_video(path, frames, fps=config.world.control_hz)
+    finally:
+        env.close()
+
+
+def _expert(config: PlayConfig) -> Path:
+    from mimex.envs.experts import demonstrate  # loads MuJoCo
+
+    task = choose("task", config.what, TASKS)
+    path = config.video or Path(f"{task}.mp4")
+    write_video(path, demonstrate(task, config.seed), fps=PUBLISHED_HZ)
+    return path

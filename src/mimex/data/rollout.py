@@ -1,0 +1,97 @@
+"""The record of some steps of all environments, allocated once and written over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
+"""Shape and type of each part of what is kept of one observation, by name."""
+
+Stored = dict[str, Tensor]
+"""What is kept of observations ``(..., *shape)``, by name of the part."""
+
+
+class Rollout:
+    """M steps of N environments; it owns no model and computes nothing.
+
+    Attributes:
+        observations: ``(M + 1, N, ...)`` by part: on which the policy acted, and what the last
+            step led to.
+        features: ``(M + 1, N, D)``: what the bonus sees of them.
+        actions: ``(M, N, A)``.
+        log_probs: ``(M, N)``: log-density of each action when it was drawn.
+        rewards: ``(M, N)`` extrinsic.
+        terminated: ``(M, N)`` bool.
+        truncated: ``(M, N)`` bool.
+
+    Args:
+        steps: M.
+        num_envs: N.
+        layout: Parts of a stored observation.
+        action_dim: A.
+        feature_dim: D; None where the features are the part named "vector" itself.
+    """
+
+    def __init__(
+        self, steps: int, num_envs: int, layout: Layout, action_dim: int, feature_dim: int | None
+    ) -> None:
+        for name, value in (("steps", steps), ("num_envs", num_envs)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1.")
+        grid = (steps, num_envs)
+        self.steps, self.num_envs = steps, num_envs
+        self.observations: Stored = {
+            part: torch.zeros(steps + 1, num_envs, *shape, dtype=dtype)
+            for part, (shape, dtype) in layout.items()
+        }
+        self.features = (
+            self.observations["vector"]
+            if feature_dim is None
+            else torch.zeros(steps + 1, num_envs, feature_dim)
+        )
+        self.actions = torch.zeros(*grid, action_dim)
+        self.log_probs = torch.zeros(grid)
+        self.rewards = torch.zeros(grid)
+        self.terminated = torch.zeros(grid, dtype=torch.bool)
+        self.truncated = torch.zeros(grid, dtype=torch.bool)
+        self._finals: list[Stored] = []
+        self._final_features: list[Tensor] = []
+
+    def clear(self) -> None:
+        """Forgets the final observations; the arrays will be written over."""
+        self._finals.clear()
+        self._final_features.clear()
+
+    def put_observation(self, step: int, stored: Stored, features: Tensor) -> None:
+        """Writes the observation before a step, or after the last one (``step`` = M)."""
+        for part, values in stored.items():
+            self.observations[part][step] = values
+        if self.features is not self.observations.get("vector"):
+            self.features[step] = features
+
+    def put_finals(self, stored: Stored, features: Tensor) -> None:
+        """Appends the final observations ``(F, ...)`` of the episodes that the newest step ended.
+
+        They come in the order of environments, so that over a rollout they are in row-major order.
+        """
+        self._finals.append(stored)
+        self._final_features.append(features)
+
+    @property
+    def ended(self) -> Tensor:
+        """``(M, N)`` bool: the step was the last of its episode."""
+        return self.terminated | self.truncated
+
+    def finals(self) -> Stored:
+        """The final observations ``(F, ...)``, one for each ended episode in row-major order."""
+        return {
+            part: torch.cat([values[:0].flatten(0, 1), *(final[part] for final in self._finals)])
+            for part, values in self.observations.items()
+        }
+
+    def final_features(self) -> Tensor:
+        """What the bonus sees of the final observations, ``(F, D)``."""
+        return torch.cat([self.features[:0].flatten(0, 1), *self._final_features])

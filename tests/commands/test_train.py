@@ -1,0 +1,167 @@
+"""Whole runs in processes of their own: killed, stopped, resumed, broken."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from mimex.cli import main
+from mimex.config import TrainConfig
+from mimex.train.checkpoint import Checkpoints, load
+
+ENVS, STEPS = 4, 8
+A_ROLLOUT = ENVS * STEPS
+
+
+def command(run, updates, *more):
+    """A small run of so many updates after the warm-up, saved every third."""
+    return [
+        *("train", "FrankaReach", "--out", str(run), "--bonus", "mimex"),
+        *("--steps", str((updates + 1) * A_ROLLOUT), "--envs", str(ENVS)),
+        *("--loop.rollout-steps", str(STEPS), "--ppo.epochs", "2", "--ppo.minibatches", "2"),
+        *("--loop.bonus-minibatch", "16", "--world.episode-steps", "13", "--threads", "1"),
+        *("--track.checkpoint-every", str(3 * A_ROLLOUT)),
+        *("--eval.every", str(10 * A_ROLLOUT), "--eval.episodes", "2"),
+        *more,
+    ]
+
+
+def start(arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "mimex.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def rows(run):
+    """The metrics without times."""
+    path = run / "metrics.jsonl"
+    text = path.read_text() if path.exists() else ""
+    parsed = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
+
+
+def wait_for(process, run, count):
+    deadline = time.monotonic() + 60
+    while len(rows(run)) < count:
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def assert_equal(one, other, place="state"):
+    assert type(one) is type(other), place
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), place
+        for key, value in one.items():
+            assert_equal(value, other[key], f"{place}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), place
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            assert_equal(*pair, f"{place}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), place
+    else:
+        assert np.array_equal(one, other), place
+
+
+def compare_killed_with_undisturbed(tmp_path, updates, kills):
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert main(command(straight, updates)) == 0
+    for count in kills:
+        process = start(command(killed, updates))
+        wait_for(process, killed, count)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert main(command(killed, updates)) == 0
+    assert rows(killed) == rows(straight)
+    (step, expected), (same_step, found) = (
+        Checkpoints(run / "checkpoints").latest() for run in (straight, killed)
+    )
+    assert step == same_step
+    assert_equal(found, expected)
+
+
+def test_a_killed_run_ends_as_if_undisturbed(tmp_path):
+    compare_killed_with_undisturbed(tmp_path, updates=20, kills=[8])
+
+
+@pytest.mark.slow
+def test_two_hundred_updates_survive_three_kills(tmp_path):
+    compare_killed_with_undisturbed(tmp_path, updates=200, kills=[40, 90, 160])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_saves_and_continues(tmp_path, number):
+    run = tmp_path / "run"
+    process = start(command(run, 100_000))
+    wait_for(process, run, 2)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "the same command continues" in output
+    reached = rows(run)[-1]["step"]
+    assert Checkpoints(run / "checkpoints").latest()[0] == reached
+    assert main(command(run, reached // A_ROLLOUT + 1)) == 0  # --steps may change
+    assert rows(run)[-1]["step"] > reached
+
+
+def test_a_folder_in_use_is_refused(tmp_path, capsys):
+    run = tmp_path / "run"
+    process = start(command(run, 100_000))
+    try:
+        wait_for(process, run, 1)
+        assert main(command(run, 100_000)) == 1
+        assert f"in use by another run (process {process.pid})" in capsys.readouterr().err
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(run, 50, "--ppo.lr", "1e30")) == 1
+    error = capsys.readouterr().err
+    number = len(rows(run)) + 1
+    assert f"update {number}" in error
+    assert "failed.safetensors" in error
+    evidence = load(run / "failed.safetensors")
+    assert evidence["update"] == number
+    assert evidence["rollout"]["actions"].shape == (STEPS, ENVS, 9)
+    assert set(evidence["state"]) >= {"agent", "bonus", "environment"}
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+    run = tmp_path / "run"
+    assert main(command(run, 6)) == 0
+    newest = max((run / "checkpoints").glob("step_*"))
+    newest.write_bytes(newest.read_bytes()[:-10])
+    before = rows(run)
+    assert main(command(run, 6)) == 0
+    assert "Falling back" in caplog.text
+    assert rows(run) == before  # made again, the same
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path):
+    run = tmp_path / "run"
+    assert main(command(run, 2)) == 0
+    before = (run / "metrics.jsonl").read_bytes()
+    assert main(command(run, 2)) == 0
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_the_configuration_can_be_read_back(tmp_path):
+    run = tmp_path / "run"
+    assert main(command(run, 1)) == 0
+    saved = TrainConfig.from_dict(json.loads((run / "config.json").read_text()))
+    assert (saved.bonus, saved.envs, saved.out) == ("mimex", ENVS, run)

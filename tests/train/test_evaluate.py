@@ -1,0 +1,76 @@
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.agents.encoders import VectorEncoder
+from mimex.agents.ppo import PPO, PPOSettings
+from mimex.envs.experts import expert_for
+from mimex.train.evaluate import evaluate, pictures, wilson
+
+
+def agent():
+    torch.manual_seed(0)
+    return PPO(VectorEncoder(27), 9, PPOSettings())
+
+
+def reach(num_envs, **settings):
+    return gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=num_envs, threads=1, **settings)
+
+
+def test_wilson_agrees_with_published_numbers():
+    # Newcombe (1998), table I: 81 of 263, and 0 of 20.
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert wilson(20, 20)[1] == 1.0
+
+
+def test_wilson_refuses_what_cannot_be():
+    with pytest.raises(ValueError, match="3 successes of 2 trials"):
+        wilson(3, 2)
+
+
+def test_the_same_seed_gives_the_same_episodes_and_leaves_the_agent_alone():
+    env, ppo = reach(3, episode_steps=10), agent()
+    before = ppo.generator.get_state()
+    results = [evaluate(env, ppo, seed=seed) for seed in (1, 1, 2)]
+    assert results[0] == results[1] != results[2]
+    assert torch.equal(ppo.generator.get_state(), before)
+
+
+def test_each_environment_counts_with_its_first_episode():
+    env, ppo = reach(3, episode_steps=10, reward={"goal_bonus": 0.0}), agent()
+    result = evaluate(env, ppo, seed=1)
+    assert (result.episodes, result.mean_steps, result.mean_return) == (3, 10.0, 0.0)
+
+
+class ExpertPolicy:
+    """The task's scripted solution, in the shape of an agent."""
+
+    def __init__(self, env):
+        self.env, self.expert, self.encoder = env, expert_for("FrankaReach")(env), self
+
+    def read(self, observation):
+        return observation
+
+    def act(self, stored, *, deterministic):
+        return (torch.from_numpy(self.expert.act(self.env)),)
+
+
+def test_successes_are_counted():
+    env = reach(3)
+    result = evaluate(env, ExpertPolicy(env), seed=0)
+    assert result.successes == 3
+    assert result.metrics()["eval/success"] == 1.0
+    assert result.metrics()["eval/success_low"] == pytest.approx(wilson(3, 3)[0])
+
+
+@pytest.mark.render
+def test_pictures_show_each_step_of_an_episode():
+    env = reach(1, episode_steps=4, render_mode="rgb_array")
+    frames = list(pictures(env, agent(), seed=0))
+    env.close()
+    assert len(frames) == 4
+    assert frames[0].dtype == np.uint8
+    assert frames[0].shape[2] == 3

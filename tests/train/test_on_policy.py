@@ -1,0 +1,245 @@
+"""The on-policy loop, on the real environment with few simulations."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex import RND, BonusScale, MIMEx, NoBonus, Rewards
+from mimex.agents.encoders import VectorEncoder
+from mimex.agents.ppo import PPO, PPOSettings
+from mimex.data.rollout import Rollout
+from mimex.train.on_policy import (
+    build_windows,
+    collect,
+    make_batch,
+    score,
+    stack_observations,
+    updates,
+    warm_up,
+)
+from mimex.train.training import LoopSettings, Training
+
+ENVS, STEPS = 4, 8
+
+
+def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
+    torch.manual_seed(0)
+    env = gymnasium.make_vec(
+        "mimex/FrankaReach-v0", num_envs=ENVS, threads=1, episode_steps=episode_steps
+    )
+    settings = ppo or PPOSettings(epochs=2, minibatches=2)
+    return Training(
+        loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16),
+        env,
+        PPO(VectorEncoder(27), 9, settings, seed=1),
+        bonus or NoBonus(),
+        BonusScale(beta=0.5),
+        seeds={"environment": 2, "minibatches": 3},
+    )
+
+
+def weights(run):
+    return torch.cat([p.detach().flatten() for p in run.agent.network.parameters()])
+
+
+def small_rollout():
+    """Three steps of two environments: the first is truncated after step 0, the second
+    terminated after step 1."""
+    rollout = Rollout(3, 2, {"vector": ((2,), torch.float32)}, action_dim=3, feature_dim=None)
+    rollout.observations["vector"][:] = torch.randn(4, 2, 2)
+    rollout.rewards[:] = torch.randn(3, 2)
+    rollout.truncated[0, 0] = rollout.terminated[1, 1] = True
+    for _ in range(2):
+        final = torch.randn(1, 2)
+        rollout.put_finals({"vector": final}, final)
+    return rollout
+
+
+def advantages_by_hand(agent, rollout, reward):
+    """One number at a time, straight from the definition."""
+    value = agent.values
+    finals = rollout.finals()["vector"]
+    out = np.zeros((3, 2))
+    for env in range(2):
+        carried = 0.0
+        for t in (2, 1, 0):
+            after = rollout.observations["vector"][t + 1, env]
+            if rollout.truncated[t, env]:
+                after = finals[0]
+            now = rollout.observations["vector"][t, env]
+            next_value = 0.0
+            if not rollout.terminated[t, env]:
+                next_value = value({"vector": after[None]})[0, 0].item()
+            if rollout.ended[t, env]:
+                carried = 0.0
+            surprise = reward[t, env].item() + 0.9 * next_value
+            surprise -= value({"vector": now[None]})[0, 0].item()
+            carried = out[t, env] = surprise + 0.9 * 0.8 * carried
+    return out
+
+
+def two_number_agent(**settings):
+    torch.manual_seed(0)
+    return PPO(VectorEncoder(2), 3, PPOSettings(discount=0.9, trace=0.8, **settings))
+
+
+def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
+    agent, rollout = two_number_agent(), small_rollout()
+    scale = BonusScale(beta=0.5)
+    raw = torch.rand(3, 2)
+    perturbed = raw.clone()
+    perturbed[1, 0] += 2.0
+    found = []
+    for bonus in (raw, perturbed):
+        rewards = scale.combine(rollout.rewards, bonus)
+        batch = make_batch(agent, rollout, rewards)
+        expected = advantages_by_hand(agent, rollout, rollout.rewards + 0.5 * bonus)
+        np.testing.assert_allclose(batch.advantages.view(3, 2), expected, atol=1e-5)
+        found.append(batch.advantages.view(3, 2))
+    # Step 0 of that environment was truncated, so that only step 1 is concerned.
+    change = torch.zeros(3, 2)
+    change[1, 0] = 1.0
+    torch.testing.assert_close(found[1] - found[0], change, atol=1e-5, rtol=0)
+
+
+def test_the_bonus_changes_what_the_policy_learns():
+    results = []
+    for more in (0.0, 2.0):
+        agent, rollout = two_number_agent(epochs=1, minibatches=1), small_rollout()
+        torch.manual_seed(5)
+        bonus = torch.rand(3, 2)
+        bonus[1, 0] += more
+        rewards = Rewards(rollout.rewards + bonus, rollout.rewards, bonus)
+        agent.update(make_batch(agent, rollout, rewards), lr=1e-3)
+        results.append(torch.cat([p.detach().flatten() for p in agent.actor.parameters()]))
+    assert not torch.equal(*results)
+
+
+def test_with_two_heads_the_bonus_runs_on_across_episodes():
+    agent, rollout = two_number_agent(two_heads=True, intrinsic_discount=0.5), small_rollout()
+    bonus = torch.rand(3, 2)
+    batch = make_batch(agent, rollout, Rewards(rollout.rewards + bonus, rollout.rewards, bonus))
+    values = agent.values({"vector": rollout.observations["vector"].flatten(0, 1)})
+    values = values.view(4, 2, 2)
+    carried = torch.zeros(2)
+    for t in (2, 1, 0):
+        surprise = bonus[t] + 0.5 * values[t + 1, :, 1] - values[t, :, 1]
+        carried = surprise + 0.5 * 0.8 * carried  # nothing ends here
+        torch.testing.assert_close(batch.returns.view(3, 2, 2)[t, :, 1] - values[t, :, 1], carried)
+    extrinsic = advantages_by_hand(agent, rollout, rollout.rewards)
+    intrinsic = (batch.returns - batch.values).view(3, 2, 2)[..., 1]
+    np.testing.assert_allclose(
+        batch.advantages.view(3, 2), extrinsic + intrinsic.numpy(), atol=1e-5
+    )
+
+
+def test_a_rollout_holds_what_the_environment_said():
+    run = training()
+    warm_up(run)
+    state = run.env.unwrapped.get_state()
+    first = run.observation.copy()
+    collect(run)
+    rollout = run.rollout
+    run.env.unwrapped.set_state(state)
+    finals = []
+    normaliser = run.agent.encoder.normaliser
+    torch.testing.assert_close(rollout.features[0], normaliser(torch.from_numpy(first)))
+    for t in range(STEPS):
+        observation, reward, terminated, truncated, info = run.env.step(rollout.actions[t].numpy())
+        torch.testing.assert_close(
+            rollout.features[t + 1], normaliser(torch.from_numpy(observation))
+        )
+        np.testing.assert_allclose(rollout.rewards[t], reward, rtol=1e-6)
+        assert np.array_equal(rollout.terminated[t], terminated)
+        assert np.array_equal(rollout.truncated[t], truncated)
+        if (terminated | truncated).any():
+            finals.append(stack_observations(info["final_obs"][terminated | truncated]))
+    expected = normaliser(torch.from_numpy(np.concatenate(finals)))
+    torch.testing.assert_close(rollout.final_features(), expected)
+    assert rollout.truncated.any()
+
+
+def test_the_warm_up_gives_statistics_and_begins_anew():
+    run = training()
+    before = weights(run)
+    warm_up(run)
+    assert run.step == ENVS * STEPS
+    assert torch.equal(weights(run), before)
+    assert run.episodes.metrics() == {}
+    seen = run.agent.encoder.normaliser.state_dict()
+    torch.testing.assert_close(seen["mean"], seen["seen"]["mean"].float())
+
+
+def test_staggered_episodes_begin_at_different_ages():
+    loop = LoopSettings(rollout_steps=STEPS, stagger=True)
+    run = training(loop=loop, episode_steps=200)
+    warm_up(run)
+    ages = run.env.unwrapped.get_state()["steps"]
+    assert len(set(ages.tolist())) == ENVS
+    assert 0 <= ages.min() <= ages.max() < 200
+    np.testing.assert_array_equal(run.env.unwrapped.observe(), run.observation)
+
+
+@pytest.mark.parametrize("ends_at", ["observation", "next"])
+def test_every_step_is_scored_whatever_share_is_learned_from(ends_at):
+    loop = LoopSettings(
+        rollout_steps=STEPS, bonus_minibatch=8, train_fraction=0.25, ends_at=ends_at
+    )
+    run = training(RND(27, seed=1), loop=loop)
+    fresh = RND(27, seed=1)
+    warm_up(run)
+    collect(run)
+    index = build_windows(run)
+    raw, metrics = score(run, index)
+    assert run.bonus.steps == 1  # a quarter of 32 windows is one minibatch of 8
+    torch.testing.assert_close(raw.flatten(), fresh.reward(index[torch.arange(ENVS * STEPS)]))
+    assert metrics["bonus/probe"] > 0
+
+
+def test_more_passes_learn_more_and_pay_the_same():
+    paid = []
+    for passes in (1, 3):
+        loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=32, bonus_passes=passes)
+        run = training(RND(27, seed=1), loop=loop)
+        warm_up(run)
+        collect(run)
+        paid.append(score(run, build_windows(run))[0])
+        assert run.bonus.steps == passes
+    assert torch.equal(*paid)
+
+
+def test_updates_report_what_tells_whether_a_bonus_works():
+    run = training(MIMEx(27, seed=1))
+    rows = list(updates(run, 4 * ENVS * STEPS))
+    assert len(rows) == 3  # the warm-up's steps count
+    names = "train/success train/return bonus/mean bonus/beta bonus/share bonus/probe "
+    names += "explore/coverage ppo/std ppo/policy_loss ppo/value_loss time/steps_per_second "
+    names += "time/simulation time/windows time/bonus time/learning"
+    assert set(names.split()) <= set(rows[-1])
+    assert 0 < rows[-1]["bonus/share"] < 1
+    assert rows[0]["explore/coverage"] <= rows[-1]["explore/coverage"] < 0.1
+
+
+@pytest.mark.parametrize("bonus", [MIMEx, RND])
+def test_a_saved_run_goes_on_exactly(bonus):
+    straight, first = training(bonus(27, seed=1)), training(bonus(27, seed=1))
+    total = 6 * ENVS * STEPS
+    rows = list(updates(straight, total))
+    halfway = updates(first, total)
+    again = [next(halfway), next(halfway)]
+    resumed = training(bonus(27, seed=1))
+    resumed.load_state_dict(first.state_dict())
+    again += updates(resumed, total)
+    assert torch.equal(weights(straight), weights(resumed))
+    for ours, theirs in zip(rows, again, strict=True):
+        for name in ours.keys() - {n for n in ours if n.startswith("time/")}:
+            assert ours[name] == theirs[name], name
+
+
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match="train_fraction is 0"):
+        LoopSettings(train_fraction=0.0)
+    with pytest.raises(ValueError, match="rollout_steps is 0"):
+        LoopSettings(rollout_steps=0)
