@@ -2,19 +2,22 @@
 PYTHON ?= python3
 READY := .venv/.ready
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test lint docs setup clean
 
 demo: $(READY)
-	.venv/bin/python examples/novelty.py
+	.venv/bin/python examples/demo.py --out demo
 
 test: $(READY)
-	.venv/bin/python -m pytest -n 2 -m "not gpu"
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto -m "not gpu"
 
 lint: $(READY)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+docs: $(READY)
+	.venv/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 setup: $(READY)
 
@@ -23,4 +26,4 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh
 	@touch $@
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo docs/_build

@@ -41,7 +41,7 @@ if ! .venv/bin/python -c 'import torch' 2>/dev/null; then
 fi
 
 say "installing mimex and its development tools"
-.venv/bin/pip install --quiet -c constraints.txt -e '.[dev]'
+.venv/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 
 # Off-screen rendering: EGL with Mesa's software driver.
 gl_packages="libegl1 libegl-mesa0 libgl1 libgl1-mesa-dri"
