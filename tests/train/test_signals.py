@@ -15,7 +15,14 @@ def test_a_signal_becomes_a_request(number):
         assert stop.signal is number
 
 
-def test_a_second_signal_interrupts_at_once():
+def test_a_second_sigterm_changes_nothing():
+    with StopRequest() as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal is signal.SIGTERM
+
+
+def test_a_second_ctrl_c_interrupts_at_once():
     with StopRequest():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

@@ -35,6 +35,7 @@ class StopRequest:
         return self.signal is not None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
+        # Schedulers may send SIGTERM twice, to a process and to its group: that is no hurry.
+        if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
