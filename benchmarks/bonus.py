@@ -11,7 +11,6 @@ table has medians. Peak memory is measured in a process of its own for each meth
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from rich.progress import track
 
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
-from mimex import ICM, RND, MIMEx, Window
+from mimex import ICM, RND, MIMEx, Window, use_workers
 
 SHAPES = [(16384, 5, 27, 1), (16384, 5, 384, 1), (16384, 5, 384, 5), (512, 5, 39200, 1)]
 ACTIONS = 9
@@ -35,6 +34,19 @@ Step = Callable[[], object]
 def plain_in_minibatches(features: torch.Tensor, plain: PlainMIMEx) -> Step:
     """The plain arithmetic, 512 windows and an optimizer step at a time: what chunks alone buy."""
     return lambda: [plain.learn(part) for part in features.split(512)]
+
+
+def on_workers(step: Step) -> Step:
+    """The step with each thread on pieces of its own, as ``mimex.use_workers`` makes it."""
+
+    def run() -> None:
+        threads = torch.get_num_threads()
+        use_workers(threads)
+        step()
+        use_workers(1)
+        torch.set_num_threads(threads)
+
+    return run
 
 
 def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step]:
@@ -48,6 +60,7 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
         "plain, 512 at a time": plain_in_minibatches(features, plain),
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
+        "ours, use_workers": on_workers(lambda: ours.learn(window)),
         "RND": lambda: rnd.learn(window),
         "ICM": lambda: icm.learn(window),
     }
@@ -89,9 +102,18 @@ def peak_megabytes(shape: tuple[int, ...], name: str) -> float:
 
 def memory_of(name: str, shape: tuple[int, ...]) -> None:
     step = methods(*shape)[name]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water()
     step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(high_water() - before)
+
+
+def high_water() -> float:
+    """The most memory this process ever occupied (MB; Linux).
+
+    Not ru_maxrss, which a process inherits from the one that started it.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def profile() -> None:

@@ -129,9 +129,10 @@ def _preset_of(arguments: Sequence[str]) -> str:
 def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
     sinks: list[Sink] = [JSONLines(folder.metrics)]
     if config.track.tensorboard:
-        sinks.append(TensorBoard(folder.path / "tensorboard", purge_step=step or None))
+        sinks.append(TensorBoard(folder.path / "tensorboard", purge_step=step + 1 if step else 0))
+    name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
     if config.track.wandb:
-        sinks.append(Hosted("wandb", config.track.wandb, folder.path.name, config.to_dict()))
+        sinks.append(Hosted("wandb", config.track.wandb, name, config.to_dict()))
     if config.track.trackio:
-        sinks.append(Hosted("trackio", config.track.trackio, folder.path.name, config.to_dict()))
+        sinks.append(Hosted("trackio", config.track.trackio, name, config.to_dict()))
     return sinks
