@@ -56,7 +56,7 @@ def throughput_table(options: argparse.Namespace) -> list[str]:
         "|---" * (4 + len(PARTS)) + "|",
     ]
     speeds: dict[str, float] = {}
-    base = replace(preset(options.preset, options.task), envs=options.envs, reward="sparse")
+    base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
     for bonus in options.bonuses:
         row, per_cpu = throughput(replace(base, bonus=bonus), options.updates)
         seconds = {part: row.get(f"time/{part}", 0.0) for part in PARTS}

@@ -10,7 +10,7 @@ from mimex.config import TrainConfig, VisionSettings, preset
 
 def test_settings_survive_json():
     config = replace(
-        preset("cpu", "KukaPick"),
+        preset("cpu", task="KukaPick"),
         out=Path("somewhere"),
         vision=VisionSettings(checkpoint=Path("w")),
     )
@@ -18,7 +18,7 @@ def test_settings_survive_json():
 
 
 def test_the_paper_preset_has_the_published_numbers():
-    paper = preset("paper", "FrankaReach")
+    paper = preset("paper", task="FrankaReach")
     assert (paper.envs, paper.loop.rollout_steps) == (512, 32)
     ppo = paper.ppo
     assert (ppo.epochs, ppo.minibatches, ppo.clip, ppo.grad_norm) == (10, 4, 0.1, 1.0)
@@ -46,11 +46,11 @@ def test_the_paper_preset_has_the_published_numbers():
 )
 def test_what_makes_no_run_is_named(change, words):
     with pytest.raises(ValueError, match=words):
-        replace(preset("cpu", "FrankaReach"), **change).checked()
+        replace(preset("cpu", task="FrankaReach"), **change).checked()
 
 
 def test_an_unknown_setting_in_a_file_is_named():
-    data = preset("cpu", "FrankaReach").to_dict()
+    data = preset("cpu", task="FrankaReach").to_dict()
     data["ppo"]["epoch"] = data["ppo"].pop("epochs")
     with pytest.raises(ValueError, match=r"'epoch'.*did you mean 'epochs'"):
         TrainConfig.from_dict(data)
@@ -64,3 +64,10 @@ def test_every_setting_of_the_command_line_is_explained(capsys):
     text = capsys.readouterr().out
     for words in ("--ppo.epochs", "Passes over each rollout", "--mimex.mask-ratio", "--scale.beta"):
         assert words in text
+
+
+def test_pixels_have_defaults_of_their_own():
+    pixels, oracle = preset("cpu", "pixels"), preset("cpu", "oracle")
+    assert pixels.ppo.lr < oracle.ppo.lr
+    assert pixels.envs < oracle.envs
+    assert replace(pixels.ppo, lr=oracle.ppo.lr) == oracle.ppo

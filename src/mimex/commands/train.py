@@ -30,7 +30,8 @@ class FailedUpdateError(RuntimeError):
 
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and trains."""
-    defaults = preset(_preset_of(arguments), task=tyro.MISSING)
+    chosen = (_chosen(arguments, "--preset", "cpu"), _chosen(arguments, "--observation", "oracle"))
+    defaults = preset(*chosen, task=tyro.MISSING)
     config = tyro.cli(TrainConfig, args=arguments, default=defaults, prog="mimex train")
     return train(config.checked())
 
@@ -116,14 +117,14 @@ def _passes(every: int, before: int, now: int) -> bool:
     return now // every > before // every
 
 
-def _preset_of(arguments: Sequence[str]) -> str:
-    """The preset has to be known before the rest can be read: it is their default."""
+def _chosen(arguments: Sequence[str], flag: str, default: str) -> str:
+    """What a flag says, before the rest can be read: their defaults depend on it."""
     for place, argument in enumerate(arguments):
-        if argument == "--preset" and place + 1 < len(arguments):
+        if argument == flag and place + 1 < len(arguments):
             return arguments[place + 1]
-        if argument.startswith("--preset="):
-            return argument.removeprefix("--preset=")
-    return "cpu"
+        if argument.startswith(f"{flag}="):
+            return argument.removeprefix(f"{flag}=")
+    return default
 
 
 def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
