@@ -24,7 +24,7 @@ def pieces(rows: Rows, numbers: int, device: torch.device) -> list[Rows]:
 
     Args:
         rows: A slice from 0, or indices.
-        numbers: Numbers that each row stands for.
+        numbers: Numbers that each row stands for, over all its masks.
         device: Where the work is done; only a CPU needs small pieces.
     """
     total = rows.stop if isinstance(rows, slice) else len(rows)

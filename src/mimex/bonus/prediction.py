@@ -203,7 +203,7 @@ class MaskedPrediction(ABC):
         return means.detach(), means + beyond, spread
 
     def _pieces(self, rows: Rows) -> list[Rows]:
-        return pieces(rows, self.length * self.feature_dim, self.device)
+        return pieces(rows, self.length * self.feature_dim * self.masks, self.device)
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Raw features, features as the networks take them, actions and validity of a window."""
