@@ -61,3 +61,13 @@ def test_actions_are_required_where_they_condition():
         bonus.reward(Window(torch.randn(8, 4, 3)))
     with pytest.raises(ValueError, match=r"actions has shape \(8, 4, 3\)"):
         bonus.reward(Window(torch.randn(8, 4, 3), actions=torch.randn(8, 4, 3)))
+
+
+@pytest.mark.parametrize(("length", "ratio"), [(2, 0.5), (3, 2 / 3), (4, 0.75), (6, 5 / 6)])
+def test_every_studied_length_works_and_says_what_it_hides(length, ratio):
+    """Fault 6: windows of two steps crashed; fault 5: the ratio silently differed by length."""
+    bonus = mimex.MIMEx(3, length)
+    window = Window(torch.randn(8, length, 3, generator=torch.Generator().manual_seed(0)))
+    paid, _ = bonus.learn(window)
+    assert (paid > 0).all()
+    assert bonus.effective_ratio == pytest.approx(ratio)
