@@ -17,9 +17,8 @@ _KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))  # Mnih et al., 2015
 class ConvEncoder(nn.Module):
     """Three convolutions and a linear layer, from images of bytes to normalised features.
 
-    The filters are those of Mnih et al. (2015), at half their number, which learns from twice as
-    many images a second on a CPU (9,800 against 4,300 of 64 pixels on one core). The last layer
-    norm keeps the features at one scale while they learn, which the bonus on them needs.
+    The filters are those of Mnih et al. (2015), at half their number for the sake of CPUs. The last
+    layer norm keeps the features at one scale while they learn, which the bonus on them needs.
 
     Args:
         image_size: Height and width of the images (pixels), at least 36.
