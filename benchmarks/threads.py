@@ -2,8 +2,10 @@
 
     python -m benchmarks.threads --write     writes benchmarks/results/threads.md
 
-Per control step of all environments: milliseconds in the simulator, which is spread over the
-threads, and in all the rest (rewards, observations, resets), which is NumPy on one.
+Per control step of all environments: milliseconds in what is spread over the threads, and in all
+the rest. From state the simulator is spread and the rest is NumPy on one thread (rewards,
+observations, resets); from 84 px the drawing is looked at, and the rest includes the simulator.
+"Busy" is how many cores work while it runs.
 """
 
 from __future__ import annotations
@@ -22,58 +24,67 @@ from benchmarks.machine import describe
 from mimex.envs.settings import TASKS
 
 RESULTS = Path(__file__).parent / "results" / "threads.md"
-WARM_UP, STEPS, REPEATS = 20, 100, 3
+WARM_UP, STEPS, REPEATS = 10, 50, 3
+STATE_ENVS, PIXEL_ENVS = 256, 32
 
 
-def split(task: str, num_envs: int, threads: int) -> tuple[float, float]:
-    """Milliseconds a control step: in the simulator, and in the rest."""
-    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=threads)
+def split(task: str, num_envs: int, threads: int, pixels: bool) -> tuple[float, float, float]:
+    """Milliseconds a control step in the part that is looked at, and in the rest; cores busy."""
+    view = {"observation": "pixels", "image_size": 84} if pixels else {}
+    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=threads, **view)
     env.reset(seed=0)
-    engine = env.unwrapped.engine
-    simulate, inside = engine.step, 0.0
+    world = env.unwrapped.world
+    part, name = (world._wrist, "render") if pixels else (world.engine, "step")
+    work, inside, busy = getattr(part, name), 0.0, 0.0
 
-    def timed(targets: Any) -> Any:
-        nonlocal inside
-        start = time.perf_counter()
-        failed = simulate(targets)
+    def timed(*arguments: Any) -> Any:
+        nonlocal inside, busy
+        start, cpu = time.perf_counter(), time.process_time()
+        result = work(*arguments)
         inside += time.perf_counter() - start
-        return failed
+        busy += time.process_time() - cpu
+        return result
 
-    engine.step = timed
+    setattr(part, name, timed)
     actions = np.random.default_rng(0).normal(size=(WARM_UP + STEPS, *env.action_space.shape))
     for action in actions[:WARM_UP]:
         env.step(action)
-    inside, start = 0.0, time.perf_counter()
+    inside = busy = 0.0
+    start = time.perf_counter()
     for action in actions[WARM_UP:]:
         env.step(action)
     total = time.perf_counter() - start
     env.close()
-    return 1e3 * inside / STEPS, 1e3 * (total - inside) / STEPS
+    return 1e3 * inside / STEPS, 1e3 * (total - inside) / STEPS, busy / inside
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--envs", type=int, default=256)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     args = parser.parse_args()
     lines = [
-        f"`python -m benchmarks.threads --envs {args.envs} --write` on {describe()}",
+        f"`python -m benchmarks.threads --write` on {describe()}",
         "",
-        "| task | 1 thread: simulator, rest (ms) | 2 threads | simulator gains | all gains |",
-        "|---|---|---|---|---|",
+        f"{STATE_ENVS} environments from state, {PIXEL_ENVS} from pixels.",
+        "",
+        "| task | part | 1 thread: part, rest (ms) | 2 threads | busy | part gains | all gains |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for task in TASKS:
+    for task, pixels in ((task, pixels) for pixels in (False, True) for task in TASKS):
+        envs = PIXEL_ENVS if pixels else STATE_ENVS
         # One and two threads take turns, so that a slow moment hits both.
-        rounds = [[split(task, args.envs, threads) for threads in (1, 2)] for _ in range(REPEATS)]
-        (a, b), (c, d) = (
-            [statistics.median(round_[t][part] for round_ in rounds) for part in (0, 1)]
+        rounds = [
+            [split(task, envs, threads, pixels) for threads in (1, 2)] for _ in range(REPEATS)
+        ]
+        (a, b, _), (c, d, busy) = (
+            [statistics.median(round_[t][part] for round_ in rounds) for part in range(3)]
             for t in (0, 1)
         )
         lines.append(
-            f"| {task} | {a:.2f}, {b:.2f} | {c:.2f}, {d:.2f} | {a / c:.2f}x "
-            f"| {(a + b) / (c + d):.2f}x |"
+            f"| {task} | {'drawing 84 px' if pixels else 'simulator'} | {a:.2f}, {b:.2f} "
+            f"| {c:.2f}, {d:.2f} | {busy:.2f} | {a / c:.2f}x | {(a + b) / (c + d):.2f}x |"
         )
         print(lines[-1], flush=True)
     if args.write:
