@@ -1,0 +1,1 @@
+"""Studies: experiments as data, from plan to report."""
