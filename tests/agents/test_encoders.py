@@ -7,7 +7,8 @@ from mimex.agents.encoders import (
     Normaliser,
     VectorEncoder,
 )
-from mimex.agents.ppo import PPO, Batch, PPOSettings
+from mimex.agents.ppo import PPO, Batch
+from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.vit import ViT
 
 

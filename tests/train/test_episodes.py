@@ -11,7 +11,7 @@ def step(episodes, rewards, ended, success):
 
 def test_metrics_are_means_over_the_ended_episodes():
     episodes = Episodes(2, remember=10)
-    assert episodes.metrics() == {}
+    assert episodes.metrics() == {}  # no episode has ended, no reward has come
     step(episodes, [1.0, 10.0], [False, True], [False, True])
     step(episodes, [2.0, 20.0], [True, False], [False, False])
     found = episodes.metrics()
@@ -36,4 +36,34 @@ def test_saved_episodes_go_on_and_begin_forgets_all():
         step(episodes, [3.0, 4.0], [False, True], [False, True])
     assert one.metrics() == other.metrics()
     one.begin()
-    assert one.metrics() == {}
+    assert one.metrics() == {"explore/first_reward": 2.0}  # what has been found is not forgotten
+
+
+def test_a_condition_counts_for_the_episode_in_which_it_was_met():
+    episodes = Episodes(2, remember=10)
+    calm = np.zeros(2)
+
+    def lift(now, ended, final=(0.0, 0.0)):
+        info = {"reward/lift_bonus": np.array(now), "reward/object_distance": np.ones(2)}
+        if any(ended):
+            final_info = {"success": np.zeros(2, bool), "reward/lift_bonus": np.array(final)}
+            info["final_info"] = final_info
+        episodes.step(calm, np.array(ended), info)
+
+    lift([0.5, 0.0], [False, False])  # the first lifts in the middle of its episode
+    lift([0.0, 0.0], [True, True])  # both end; the second never lifted
+    assert episodes.metrics()["train/reached_lift"] == 0.5
+    lift([0.0, 0.0], [False, True], final=[0.0, 0.5])  # the second lifts in its very last step
+    assert episodes.metrics()["train/reached_lift"] == pytest.approx(2 / 3)
+    assert "train/reached_object" not in episodes.metrics()
+
+
+def test_the_first_reward_is_counted_in_steps_of_all_environments():
+    episodes = Episodes(4, remember=10)
+    quiet, found = np.zeros(4, bool), np.array([-0.1, 0.0, 0.2, 0.0])
+    episodes.step(np.array([-0.1, -0.2, 0.0, -0.1]), quiet, {})
+    assert "explore/first_reward" not in episodes.metrics()
+    episodes.begin()  # a warm-up's steps count
+    episodes.step(found, quiet, {})
+    episodes.step(found, quiet, {})
+    assert episodes.metrics()["explore/first_reward"] == 8

@@ -4,76 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from mimex.agents.encoders import Encoder
+from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
+from mimex.nn.selu import SELUNetwork
 from mimex.types import Metrics
 
-
-@dataclass(frozen=True)
-class PPOSettings:
-    """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
-
-    lr: float = 1e-3
-    """Learning rate of Adam at the start; it falls to 0 along half a cosine."""
-    epochs: int = 10
-    """Passes over each rollout."""
-    minibatches: int = 4
-    """Optimizer steps in each pass."""
-    clip: float = 0.1
-    """How far the probability of an action may move, as a share."""
-    value_clip: float | None = 0.1
-    """How far a value may move in one update, in units of reward; None for no limit."""
-    value_weight: float = 1.0
-    """Weight of the critic's loss."""
-    entropy_weight: float = 0.0
-    """Weight of the policy's entropy."""
-    discount: float = 0.99
-    """Gamma of the extrinsic return, and of the combined one."""
-    trace: float = 0.95
-    """Lambda of the advantage estimates."""
-    grad_norm: float = 1.0
-    """Longest gradient."""
-    hidden: tuple[int, ...] = (256, 128, 64)
-    """Widths of the hidden layers of actor and critic."""
-    value_gain: float = math.sqrt(2)
-    """Scale of the critic's last layer at the start: with a small one the first values are near 0,
-    and the first advantages are made of rewards, not of the critic's random opinions."""
-    initial_std: float = 1.0
-    """Standard deviation of the policy at the start, in units of action."""
-    two_heads: bool = False
-    """Whether the bonus has a value head of its own, with its own discount and a return that runs
-    on across episodes; otherwise both rewards are one stream, as published."""
-    intrinsic_discount: float = 0.99
-    """Gamma of the bonus's own return, where there are two heads."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "lr",
-            "epochs",
-            "minibatches",
-            "clip",
-            "grad_norm",
-            "initial_std",
-            "value_gain",
-        ):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        for name in ("discount", "trace", "intrinsic_discount"):
-            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        _require(
-            "value_clip",
-            self.value_clip,
-            self.value_clip is None or self.value_clip > 0,
-            "above 0, or None",
-        )
+SCALE_PACE = 0.05
+"""How far the scale of values moves towards that of the newest returns in one update."""
 
 
 class Batch(NamedTuple):
@@ -120,16 +66,14 @@ class PPO:
         self.encoder, self.settings, self.action_dim = encoder, settings, action_dim
         self.heads = 2 if settings.two_heads else 1
         widths = (encoder.width, *settings.hidden)
-        gain = math.sqrt(2)
-        self.actor = mlp((*widths, action_dim), activation=_selu, gain=gain, last_gain=0.01)
-        self.critic = mlp(
-            (*widths, self.heads), activation=_selu, gain=gain, last_gain=settings.value_gain
-        )
+        self.actor = _network((*widths, action_dim), last_gain=0.01)
+        self.critic = _network((*widths, self.heads), last_gain=settings.value_gain)
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(settings.initial_std)))
         self.network = nn.ModuleDict(
             {"encoder": encoder, "actor": self.actor, "critic": self.critic}
         )
         self.network.register_parameter("log_std", self.log_std)
+        self.network.register_buffer("value_scale", torch.ones(self.heads))
         self._parameters = {
             name: p for name, p in self.network.named_parameters() if p.requires_grad
         }
@@ -160,7 +104,7 @@ class PPO:
         def value(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
             out: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
-            return out
+            return out * self.value_scale
 
         size = len(stored["vector"])
         chunk = self.encoder.chunk
@@ -177,7 +121,13 @@ class PPO:
                 f"minibatches={self.settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
-        batch = batch._replace(advantages=_normalised(batch.advantages))
+        if self.settings.scale_values:
+            self._rescale(batch.returns)
+        batch = batch._replace(
+            advantages=_normalised(batch.advantages),
+            values=batch.values / self.value_scale,
+            returns=batch.returns / self.value_scale,
+        )
         sums, largest_norm = torch.zeros(len(_STATISTICS)), 0.0
         for _ in range(self.settings.epochs):
             order = torch.randperm(size, generator=self.generator)
@@ -191,8 +141,28 @@ class PPO:
             "ppo/grad_norm": largest_norm,
             "ppo/lr": lr,
             "ppo/std": float(self.log_std.detach().exp().mean()),
+            "ppo/value_scale": float(self.value_scale[0]),
             "ppo/entropy": float(self._entropy().detach()),
         }
+
+    @property
+    def value_scale(self) -> Tensor:
+        """What the critic's outputs are multiplied with, ``(H,)``."""
+        return self.network.get_buffer("value_scale")
+
+    @torch.no_grad()
+    def _rescale(self, returns: Tensor) -> None:
+        """Moves the scale towards the returns' own and leaves all values as they are.
+
+        The last layer is divided by what the scale is multiplied with (PopArt, van Hasselt et al.,
+        2016, without its mean).
+        """
+        before = self.value_scale.clone()
+        spread = returns.std(0, correction=0).clamp(min=1)
+        self.value_scale.lerp_(spread, SCALE_PACE).clamp_(min=1)
+        last: Any = self.critic[-1]
+        last.weight.mul_((before / self.value_scale).unsqueeze(1))
+        last.bias.mul_(before / self.value_scale)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
         """One optimizer step on some rows: statistics and the gradient's length before the clip."""
@@ -278,14 +248,15 @@ class PPO:
 _STATISTICS = ("policy_loss", "value_loss", "divergence", "clipped")
 
 
-def _selu() -> nn.Module:
-    return nn.SELU(inplace=True)  # its derivative follows from its output: no second array
+def _network(widths: tuple[int, ...], last_gain: float) -> nn.Sequential:
+    return mlp(
+        widths,
+        activation=nn.SELU,
+        gain=math.sqrt(2),
+        last_gain=last_gain,
+        container=SELUNetwork,
+    )
 
 
 def _normalised(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"ppo.{name} is {value!r}, but must be {expected}.")

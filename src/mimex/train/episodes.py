@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from mimex.types import Metrics
 
+_TERM, _CONDITION = "reward/", "_bonus"
+"""An info entry "reward/lift_bonus" is above 0 where the condition "lift" is met."""
+
 
 class Episodes:
     """Follows the running episodes and remembers how the last ones ended.
@@ -23,12 +26,16 @@ class Episodes:
     def __init__(self, num_envs: int, remember: int) -> None:
         self._returns = np.zeros(num_envs)  # of the running episodes, extrinsic
         self._steps = np.zeros(num_envs, np.int64)
-        self._last: deque[tuple[float, float, float]] = deque(maxlen=remember)
+        self._met: dict[str, NDArray[np.bool_]] = {}  # by condition: met in the running episode
+        self._last: deque[Metrics] = deque(maxlen=remember)
         self.total = 0
+        self._seen = 0  # steps of all environments, from the very first on
+        self._first_reward: int | None = None  # the step of the first reward above 0
 
     def begin(self) -> None:
         """Forgets running and ended episodes: all environments were reset."""
         self._returns[:], self._steps[:], self.total = 0.0, 0, 0
+        self._met.clear()
         self._last.clear()
 
     def step(
@@ -40,41 +47,65 @@ class Episodes:
         """Takes in one step of every environment."""
         self._returns += rewards
         self._steps += 1
-        if not ended.any():
-            return
-        success = info["final_info"]["success"]
-        for row in np.flatnonzero(ended):
-            outcome = (float(success[row]), float(self._returns[row]), float(self._steps[row]))
-            self._last.append(outcome)
-        self.total += int(ended.sum())
-        self._returns[ended] = 0.0
-        self._steps[ended] = 0
+        self._seen += len(rewards)
+        if self._first_reward is None and (rewards > 0).any():
+            self._first_reward = self._seen
+        final: Mapping[str, Any] = info.get("final_info", {})
+        for name, values in info.items():
+            if name.startswith(_TERM) and name.endswith(_CONDITION):
+                met = self._met.setdefault(
+                    name.removeprefix(_TERM).removesuffix(_CONDITION), np.zeros(len(rewards), bool)
+                )
+                met |= np.where(ended, final[name], values) > 0 if ended.any() else values > 0
+        if ended.any():
+            self._end(np.flatnonzero(ended), final)
+
+    def _end(self, rows: NDArray[np.int64], final: Mapping[str, Any]) -> None:
+        for row in rows:
+            outcome = {"return": self._returns[row], "episode_steps": self._steps[row]}
+            if "success" in final:
+                outcome["success"] = final["success"][row]
+            outcome |= {f"reached_{name}": met[row] for name, met in self._met.items()}
+            self._last.append({name: float(value) for name, value in outcome.items()})
+        self.total += len(rows)
+        for running in (self._returns, self._steps, *self._met.values()):
+            running[rows] = 0
 
     def metrics(self) -> Metrics:
-        """Means over the last episodes; nothing before the first has ended."""
-        if not self._last:
-            return {}
-        success, returns, steps = np.mean(np.array(self._last), axis=0).tolist()
-        return {
-            "train/success": success,
-            "train/return": returns,
-            "train/episode_steps": steps,
-            "train/episodes": float(self.total),
-        }
+        """Means over the last episodes, and the step of the first reward, once there are any."""
+        found: Metrics = {}
+        if self._last:
+            found = {
+                f"train/{name}": float(np.mean([outcome[name] for outcome in self._last]))
+                for name in self._last[-1]
+            } | {"train/episodes": float(self.total)}
+        if self._first_reward is not None:
+            found["explore/first_reward"] = float(self._first_reward)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """All that the metrics depend on."""
         return {
             "returns": self._returns.copy(),
             "steps": self._steps.copy(),
-            "last": np.array(self._last).reshape(-1, 3),
+            "met": {name: met.copy() for name, met in self._met.items()},
+            "last": {
+                name: np.array([outcome[name] for outcome in self._last])
+                for name in (self._last[-1] if self._last else ())
+            },
             "total": self.total,
+            "seen": self._seen,
+            "first_reward": self._first_reward,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
         self._returns[:] = state["returns"]
         self._steps[:] = state["steps"]
+        self._met = {name: np.array(met, bool) for name, met in state["met"].items()}
         self._last.clear()
-        self._last.extend(tuple(row) for row in np.asarray(state["last"]).tolist())
-        self.total = int(state["total"])
+        columns = {name: np.asarray(column).tolist() for name, column in state["last"].items()}
+        for row in zip(*columns.values(), strict=True):
+            self._last.append(dict(zip(columns, row, strict=True)))
+        self.total, self._seen = int(state["total"]), int(state["seen"])
+        self._first_reward = state["first_reward"]
