@@ -10,86 +10,79 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib
+import numpy as np
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from mimex.study.figures import STYLE, metrics_figure, save
+from mimex.study.runs import Run, find_runs, group_runs
 
 RESULTS = Path(__file__).parent / "results" / "learning"
 COLUMNS = (
-    "step", "eval/success", "train/success", "train/return", "bonus/mean", "bonus/share",
-    "bonus/probe", "explore/coverage", "ppo/std", "time/steps_per_second",
+    "step", "eval/success", "eval/return", "train/success", "train/return", "train/reached_lift",
+    "train/reached_open", "explore/first_reward", "explore/coverage", "bonus/mean", "bonus/share",
+    "bonus/probe", "ppo/std", "time/steps_per_second",
 )  # fmt: skip
 ROWS = 200  # a run, beside those of evaluations
-PANELS = ("eval/success", "train/success", "train/return", "ppo/std")
+PANELS = ("eval/success", "train/success", "train/return", "bonus/share", "explore/coverage")
 
 
-def read(run: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    every = max(1, len(rows) // ROWS)
-    return [row for i, row in enumerate(rows) if i % every == 0 or "eval/success" in row]
-
-
-def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
+def write_csv(run: Run, path: Path) -> None:
+    """Some rows of a run: evenly spaced ones, and all those of evaluations."""
+    count = len(run.columns["step"])
+    evaluated = np.isfinite(run.columns.get("eval/success", np.full(count, np.nan)))
+    kept = (np.arange(count) % max(1, count // ROWS) == 0) | evaluated
+    names = [name for name in COLUMNS if name in run.columns]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for row in rows:
-            cells = (row.get(name) for name in COLUMNS)
-            writer.writerow("" if cell is None else f"{cell:.6g}" for cell in cells)
+        writer.writerow(names)
+        for row in zip(*(run.columns[name][kept] for name in names), strict=True):
+            writer.writerow(_text(cell) for cell in row)
 
 
-def first_at(rows: list[dict[str, Any]], level: float) -> str:
-    steps = [row["step"] for row in rows if row.get("eval/success", 0) >= level]
-    return f"{steps[0]:,}" if steps else "never"
+def _text(cell: float) -> str:
+    if np.isnan(cell):
+        return ""
+    return f"{cell:.0f}" if cell.is_integer() else f"{cell:.6g}"  # steps stay whole
 
 
-def table(runs: dict[str, list[dict[str, Any]]], abouts: dict[str, dict[str, Any]]) -> str:
+def first_at(run: Run, level: float) -> str:
+    steps, values = run.curve("eval/success")
+    reached = steps[values >= level]
+    return f"{reached[0]:,.0f}" if len(reached) else "never"
+
+
+def table(runs: Sequence[Run]) -> str:
     lines = [
         "| run | steps | evaluated success: last | best | first at 90 % | steps/s (median) |",
         "|---|---|---|---|---|---|",
     ]
-    for name, rows in runs.items():
-        evaluated = [row["eval/success"] for row in rows if "eval/success" in row]
-        speeds = sorted(row["time/steps_per_second"] for row in rows)
+    for run in runs:
+        evaluated = run.curve("eval/success")[1]
+        speed = np.median(run.curve("time/steps_per_second")[1])
         lines.append(
-            f"| {name} | {rows[-1]['step']:,} | {evaluated[-1]:.0%} | {max(evaluated):.0%} "
-            f"| {first_at(rows, 0.9)} | {speeds[len(speeds) // 2]:,.0f} |"
+            f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0%} "
+            f"| {evaluated.max():.0%} | {first_at(run, 0.9)} | {speed:,.0f} |"
         )
-    lines += ["", "Commands:", "", "```sh"]
-    lines += [command(abouts[name]["command"]) for name in runs]
-    return "\n".join([*lines, "```", ""])
+    return "\n".join(lines) + "\n"
 
 
-def command(line: str) -> str:
-    """The command as anybody would type it: no paths of the machine it ran on."""
-    line = re.sub(r"^\S+", "mimex", line)
-    return re.sub(r"--out \S*?([^/\s]+)(?=\s|$)", r"--out runs/\1", line)
+def commands(runs: Sequence[Run]) -> str:
+    """The commands as anybody would type them: no paths of the machine they ran on."""
+    lines = []
+    for run in runs:
+        line = re.sub(r"^\S+", "mimex", run.about["command"])
+        lines.append(re.sub(r"--out \S*?([^/\s]+)(?=\s|$)", r"--out runs/\1", line))
+    return "\n".join(["Commands:", "", "```sh", *lines, "```", ""])
 
 
-def draw(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    figure, axes = plt.subplots(
-        1, len(PANELS), figsize=(3.5 * len(PANELS), 3), layout="constrained"
-    )
-    groups = sorted({name.rsplit("-", 1)[0] for name in runs})
-    for panel, metric in zip(axes, PANELS, strict=True):
-        for name, rows in runs.items():
-            group = name.rsplit("-", 1)[0]
-            points = [
-                (row["step"] / 1e6, row[metric]) for row in rows if row.get(metric) is not None
-            ]
-            if points:
-                label = group if name == next(n for n in runs if n.startswith(group)) else None
-                panel.plot(*zip(*points, strict=True), color=f"C{groups.index(group)}", label=label)
-        panel.set(title=metric, xlabel="million steps")
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=110)
+def panels(runs: Sequence[Run]) -> list[str]:
+    paid = any(run.config["bonus"] != "none" for run in runs)
+    return [metric for metric in PANELS if paid or not metric.startswith("bonus/")]
 
 
 def main() -> None:
@@ -97,17 +90,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name")
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders, named GROUP-SEED")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders, or folders of them")
     args = parser.parse_args()
-    runs = {run.name: read(run) for run in args.runs}
-    abouts = {run.name: json.loads((run / "about.json").read_text()) for run in args.runs}
-    for name, rows in runs.items():
-        write_csv(rows, RESULTS / args.name / f"{name}.csv")
-    text = table(runs, abouts)
+    runs = find_runs(args.runs)
+    for run in runs:
+        write_csv(run, RESULTS / args.name / f"{run.name}.csv")
+    text = f"{table(runs)}\n{commands(runs)}"
     (RESULTS / f"{args.name}.md").write_text(
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
     )
-    draw(runs, RESULTS / f"{args.name}.png")
+    with matplotlib.rc_context(STYLE):
+        save(metrics_figure(group_runs(runs), panels(runs)), RESULTS / args.name, ("png",))
     print(text)
 
 

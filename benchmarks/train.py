@@ -25,7 +25,8 @@ import torch
 from torch import nn
 
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO, Batch, PPOSettings
+from mimex.agents.ppo import PPO, Batch
+from mimex.agents.ppo_settings import PPOSettings
 from mimex.commands.build import make_training
 from mimex.config import BONUSES, TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers

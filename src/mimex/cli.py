@@ -10,6 +10,8 @@ COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
     "eval": "measure a run's policy: success rate with its interval, return, video",
     "play": "make a video of a run's policy, or of a task's scripted expert",
+    "study": "make all runs of an experiment, then its figures and report",
+    "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the eight tasks",
     "doctor": "check that a bonus is right and reaches your algorithm's update",
 }

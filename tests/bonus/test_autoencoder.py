@@ -187,3 +187,25 @@ def test_bad_sizes_are_refused():
         MaskedSequenceAutoencoder(3, 5, AutoencoderSize(width=130))
     with pytest.raises(ValueError, match="depth=-1"):
         AutoencoderSize(depth=-1)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_reconstruction_has_the_error_that_error_tells(numbers):
+    torch.manual_seed(0)
+    model = MaskedSequenceAutoencoder(6, 4)
+    features = torch.randn(5, 4, 6)
+    valid = torch.ones(5, 4, dtype=torch.bool)
+    valid[0, :2] = False
+    hidden = torch.zeros(5, 4, dtype=torch.bool)
+    hidden[torch.arange(5), torch.tensor([3, 0, 1, 2, 3])] = True
+    hidden[3, 3] = True
+    if numbers:
+        hidden = torch.rand(5, 4, 6) < 0.5
+    filled = model.reconstruct(features, hidden, valid)
+    scored = hidden & (valid.unsqueeze(2) if numbers else valid)
+    untouched = ~(hidden if numbers else scored.unsqueeze(2).expand(5, 4, 6))
+    assert torch.equal(filled[untouched], features[untouched])
+    wide = scored if numbers else scored.unsqueeze(2).expand(5, 4, 6)
+    squares = (filled - features).square() * wide
+    expected = squares.sum((1, 2)) / wide.sum((1, 2)).clamp(min=1)
+    torch.testing.assert_close(expected, model.error(features, hidden, valid).detach())

@@ -71,3 +71,13 @@ def test_every_studied_length_works_and_says_what_it_hides(length, ratio):
     paid, _ = bonus.learn(window)
     assert (paid > 0).all()
     assert bonus.effective_ratio == pytest.approx(ratio)
+
+
+def test_a_reconstruction_is_of_the_mask_that_is_paid_for_and_changes_nothing():
+    bonus = mimex.MIMEx(3, length=4, seed=1)
+    window = mimex.Window(torch.randn(6, 4, 3))
+    hidden, filled = bonus.reconstruct(window)
+    again, _ = bonus.reconstruct(window)
+    assert torch.equal(hidden, again)
+    squares = (filled - window.features).square().mean(2)  # zero where nothing is hidden
+    torch.testing.assert_close(squares.sum(1) / hidden.sum(1), bonus.reward(window))

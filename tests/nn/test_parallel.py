@@ -1,8 +1,10 @@
+import os
 import threading
 
 import pytest
 import torch
 
+from mimex.nn import parallel
 from mimex.nn.parallel import in_order, pieces, use_workers
 
 
@@ -10,6 +12,45 @@ from mimex.nn.parallel import in_order, pieces, use_workers
 def one_worker_afterwards():
     yield
     use_workers(1)
+
+
+@pytest.fixture
+def untold(monkeypatch):
+    """As in a process that never called ``use_workers``, with two threads of PyTorch."""
+    monkeypatch.setattr(parallel, "_chosen", None)
+    torch.set_num_threads(2)
+
+
+def test_untold_it_uses_pytorchs_threads_and_gives_them_back(untold):
+    meet = threading.Barrier(2, timeout=10)
+
+    def work(_):
+        meet.wait()
+        return torch.get_num_threads()
+
+    assert in_order(work, [1, 2]) == [1, 1]  # an operation within a worker stays on one thread
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        in_order(lambda item: 1 / item, [0, 1])
+    assert torch.get_num_threads() == 2
+
+
+def test_a_worker_that_splits_its_own_work_does_not_wait_for_itself():
+    use_workers(2)
+    inner = [1, 2, 3]
+    found = in_order(lambda item: sum(in_order(lambda x: x * item, inner)), [1, 10, 100])
+    assert found == [6, 60, 600]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_makes_threads_of_its_own():
+    use_workers(2)
+    in_order(str, [1, 2])
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if in_order(str, [1, 2]) == ["1", "2"] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_results_come_in_order_from_several_threads():

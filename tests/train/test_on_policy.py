@@ -8,12 +8,14 @@ import torch
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import RND, BonusScale, MIMEx, NoBonus, Rewards
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO, PPOSettings
+from mimex.agents.ppo import PPO
+from mimex.agents.ppo_settings import PPOSettings
 from mimex.data.rollout import Rollout
 from mimex.train.on_policy import (
     build_windows,
     collect,
     make_batch,
+    map_novelty,
     score,
     stack_observations,
     updates,
@@ -236,6 +238,47 @@ def test_a_saved_run_goes_on_exactly(bonus):
     for ours, theirs in zip(rows, again, strict=True):
         for name in ours.keys() - {n for n in ours if n.startswith("time/")}:
             assert ours[name] == theirs[name], name
+
+
+@pytest.mark.parametrize("ends_at", ["observation", "next"])
+def test_the_map_shows_the_bonus_where_the_windows_end(ends_at):
+    loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
+    run = training(RND(27, seed=1), loop=loop)
+    warm_up(run)
+    before = run.env.unwrapped.hand_positions()
+    collect(run)
+    np.testing.assert_array_equal(run.hands[0], before)
+    np.testing.assert_array_equal(run.hands[-1], run.env.unwrapped.hand_positions())
+    raw = torch.rand(STEPS, ENVS)
+    map_novelty(run, build_windows(run), raw)
+    # What a step that ended its episode led to was reset away before anybody could look.
+    counted = run.rollout.ended.logical_not() if ends_at == "next" else torch.ones_like(raw).bool()
+    assert bool(counted.all()) == (ends_at == "observation")
+    places = run.hands[1:] if ends_at == "next" else run.hands[:-1]
+    above = run.novelty.take()[0]
+    assert above["visits"].sum() == counted.sum()
+    paid = float((above["visits"] * above["bonus"]).sum())
+    assert paid == pytest.approx(float(raw[counted].sum()), rel=1e-5)
+    cells = np.floor((places[counted.numpy()][:, :2] - (0.0, -0.6)) / 0.05).astype(int)
+    assert set(map(tuple, cells.tolist())) == set(zip(*np.nonzero(above["visits"]), strict=True))
+
+
+def test_a_resumed_run_records_the_same_maps_and_films(tmp_path):
+    total = 6 * ENVS * STEPS
+    straight, first = training(MIMEx(27, seed=1)), training(MIMEx(27, seed=1))
+    for number, _ in enumerate(updates(straight, total)):
+        if number == 3:
+            straight.record_novelty(tmp_path / "straight")
+    halfway = updates(first, total)
+    next(halfway), next(halfway)
+    resumed = training(MIMEx(27, seed=1))
+    resumed.load_state_dict(first.state_dict())
+    continued = updates(resumed, total)
+    next(continued), next(continued)
+    resumed.record_novelty(tmp_path / "resumed")
+    [one], [other] = ((tmp_path / name / "novelty").glob("*") for name in ("straight", "resumed"))
+    assert one.name == other.name
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_bad_settings_are_named():

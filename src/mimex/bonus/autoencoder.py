@@ -18,11 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mimex.bonus.tokens import key_bias_of, places
 from mimex.nn.squared_error import squared_error
 from mimex.nn.transformer import Block, sinusoidal_positions
-
-EXCLUDED = -1e9
-"""Score of a padded key; finite, so that a row of nothing but padding gives numbers, not NaN."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +93,8 @@ class MaskedSequenceAutoencoder(nn.Module):
             self.decoder_action_embed = nn.Linear(action_dim, size.decoder_width)
         self.positions: Tensor
         self.decoder_positions: Tensor
-        self.register_buffer(
-            "positions", sinusoidal_positions(length, size.width), persistent=False
-        )
-        self.register_buffer(
-            "decoder_positions", sinusoidal_positions(length, size.decoder_width), persistent=False
-        )
+        for name, width in (("positions", size.width), ("decoder_positions", size.decoder_width)):
+            self.register_buffer(name, sinusoidal_positions(length, width), persistent=False)
         self.apply(_initialise)
         nn.init.normal_(self.mask_token, std=0.02)
         if self.cls_token is not None:
@@ -161,6 +155,25 @@ class MaskedSequenceAutoencoder(nn.Module):
         )
         return errors[back].view(masks, batch)
 
+    @torch.no_grad()
+    def reconstruct(
+        self,
+        features: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None = None,
+        actions: Tensor | None = None,
+    ) -> Tensor:
+        """The windows ``(B, L, D)`` with what is hidden filled in; ``error`` has the arguments."""
+        if hidden.ndim == 3:
+            filled = self._numbers(features, hidden[None], valid, actions)[0]
+            return torch.where(hidden, filled, features)
+        window = torch.arange(len(features), device=features.device)
+        real = hidden if valid is None else hidden & valid
+        decoded, rows, ok = self._decoded(features, window, hidden, valid, actions, real)
+        out = features.flatten(0, 1).clone()
+        out[rows[ok]] = self.decoder_pred(decoded[ok])
+        return out.view_as(features)
+
     def _step_errors(
         self,
         features: Tensor,
@@ -171,10 +184,34 @@ class MaskedSequenceAutoencoder(nn.Module):
         targets: Tensor,
     ) -> Tensor:
         """Errors ``(R,)`` of windows ``features[window]`` under masks ``hidden (R, L)``."""
+        decoded, rows, ok = self._decoded(features, window, hidden, valid, actions, targets)
+        pred = self.decoder_pred
+        errors = squared_error(
+            decoded.flatten(0, 1), pred.weight, pred.bias, features.flatten(0, 1), rows.flatten()
+        )
+        errors = errors.view(ok.shape) * ok
+        means: Tensor = errors.sum(1) / ok.sum(1).clamp(min=1)
+        return means
+
+    def _decoded(
+        self,
+        features: Tensor,
+        window: Tensor,
+        hidden: Tensor,
+        valid: Tensor | None,
+        actions: Tensor | None,
+        targets: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What the decoder makes of the targets, before the prediction layer.
+
+        Returns:
+            ``(R, T, c)``, the row of ``features.flatten(0, 1)`` that each stands for ``(R, T)``,
+            and which of them are real ``(R, T)``.
+        """
         batch, length = features.shape[:2]
         visible = ~hidden if valid is None else ~hidden & valid[window]
-        shown, shown_ok = _positions(visible)  # (R, V)
-        asked, asked_ok = _positions(targets)  # (R, T)
+        shown, shown_ok = places(visible)  # (R, V)
+        asked, asked_ok = places(targets)  # (R, T)
         flat = features.reshape(batch * length, -1)
         first = (window * length).unsqueeze(1)  # step l of row r is row first[r] + l of flat
 
@@ -190,7 +227,7 @@ class MaskedSequenceAutoencoder(nn.Module):
         if self.cls_token is not None:
             x = torch.cat([x, self.cls_token.expand(len(x), -1, -1)], dim=1)
             shown_ok = nn.functional.pad(shown_ok, (0, 1), value=True)
-        key_bias = _key_bias(shown_ok)
+        key_bias = key_bias_of(shown_ok)
         for block in self.blocks:
             x = block(x, key_bias)
         x = self.decoder_embed(self.norm(x))  # (R, V + 1, c)
@@ -203,15 +240,8 @@ class MaskedSequenceAutoencoder(nn.Module):
             embedded = self.decoder_action_embed(flat_actions)
             query, seen = query + embedded[first + asked], seen + embedded[first + shown]
         x = torch.cat([query, seen, x[:, shown.shape[1] :]], dim=1)
-        x = self._decode(x, _key_bias(torch.cat([asked_ok, shown_ok], dim=1)), asked.shape[1])
-
-        pred = self.decoder_pred
-        errors = squared_error(
-            x.flatten(0, 1), pred.weight, pred.bias, flat, (first + asked).flatten()
-        )
-        errors = errors.view(asked.shape) * asked_ok
-        means: Tensor = errors.sum(1) / asked_ok.sum(1).clamp(min=1)
-        return means
+        x = self._decode(x, key_bias_of(torch.cat([asked_ok, shown_ok], dim=1)), asked.shape[1])
+        return x, first + asked, asked_ok
 
     def _number_errors(
         self,
@@ -222,15 +252,22 @@ class MaskedSequenceAutoencoder(nn.Module):
         targets: Tensor,
     ) -> Tensor:
         """Errors ``(K, B)`` where ``hidden (K, B, L, D)`` hides single numbers."""
+        residual = self._numbers(features, hidden, valid, actions) - features
+        squares: Tensor = residual.square() * targets
+        return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
+
+    def _numbers(
+        self, features: Tensor, hidden: Tensor, valid: Tensor | None, actions: Tensor | None
+    ) -> Tensor:
+        """Predictions ``(K, B, L, D)`` where ``hidden`` of that shape hides single numbers."""
         x = self.decoder_embed(self.encoder_embed(features.masked_fill(hidden, 0.0)))
         x = x + self.decoder_positions  # (K, B, L, c)
         if actions is not None:
             x = x + self.decoder_action_embed(actions)
-        key_bias = None if valid is None else _key_bias(valid.repeat(len(hidden), 1))
+        key_bias = None if valid is None else key_bias_of(valid.repeat(len(hidden), 1))
         x = self._decode(x.flatten(0, 1), key_bias, x.shape[2])
-        residual = self.decoder_pred(x).view(hidden.shape) - features
-        squares: Tensor = residual.square() * targets
-        return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
+        predictions: Tensor = self.decoder_pred(x).view(hidden.shape)
+        return predictions
 
     def _decode(self, x: Tensor, key_bias: Tensor | None, scored: int) -> Tensor:
         """Runs the decoder and keeps the leading ``scored`` tokens."""
@@ -261,18 +298,3 @@ def _initialise(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
-
-
-def _positions(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of True in each row ``(R, L)``: ``(R, most)``, and which of them are real."""
-    counts = chosen.sum(1)
-    most = int(counts.max()) if len(counts) else 0
-    if int(counts.sum()) == most * len(counts):  # the same number in every row
-        return chosen.nonzero()[:, 1].view(len(chosen), most), chosen.new_ones(len(chosen), most)
-    places = chosen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
-    return places, torch.arange(most, device=chosen.device) < counts.unsqueeze(1)
-
-
-def _key_bias(real: Tensor) -> Tensor | None:
-    """What to add to attention scores so that only real tokens ``(R, S)`` are looked at."""
-    return None if bool(real.all()) else torch.where(real, 0.0, EXCLUDED)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from mimex.bonus.autoencoder import AutoencoderSize, MaskedSequenceAutoencoder
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.masks import MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.types import Window
 
 
 class MIMEx(MaskedPrediction):
@@ -86,3 +87,17 @@ class MIMEx(MaskedPrediction):
         """The autoencoder's error on the hidden steps."""
         errors = self.autoencoder.errors(x, hidden, valid, actions, self.mask.targets(hidden))
         return errors, errors.new_zeros(len(x))
+
+    def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
+        """What a mask hides of windows and how it would be filled in; changes nothing.
+
+        Returns:
+            The mask ``(B, L)``, or ``(B, L, D)`` where single numbers are hidden, and the
+            prediction ``(B, L, D)``: the features themselves where nothing is hidden. Both are of
+            the features as the network takes them.
+        """
+        _, x, actions, valid = self._read(window)
+        generator = Generator(self.device)
+        generator.set_state(self._generator.get_state())
+        hidden = self.mask.draw(valid, 1, generator)[0]
+        return hidden, self.autoencoder.reconstruct(x, hidden, valid, actions)

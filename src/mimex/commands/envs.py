@@ -1,4 +1,4 @@
-"""`mimex envs`: the eight tasks."""
+"""`mimex envs`: the eight tasks, and those of the DeepMind Control suite."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.envs.dmc_tasks import PREFIX, PUBLISHED, SUITE
 from mimex.envs.settings import TASKS, Settings, robot_and_kind
 
 _SUCCESS = {
@@ -27,12 +28,19 @@ _SUCCESS = {
 
 @dataclass(frozen=True)
 class EnvsConfig:
-    """List the eight tasks of PixMC-Sparse."""
+    """List the eight tasks of PixMC-Sparse and those of the DeepMind Control suite."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the table."""
+    """Prints the tables."""
     tyro.cli(EnvsConfig, args=arguments, prog="mimex envs")
+    console = Console()
+    console.print(_pixmc())
+    console.print(_suite())
+    return 0
+
+
+def _pixmc() -> Table:
     steps = Settings().success_steps
     table = Table(title="PixMC-Sparse on MuJoCo, gymnasium ids mimex/TASK-v0")
     for column in ("task", "steps dense", "steps sparse", "action", "oracle"):
@@ -50,5 +58,14 @@ def run(arguments: Sequence[str]) -> int:
             end_section=robot_and_kind(task)[1] == "Move",
         )
         env.close()
-    Console().print(table)
-    return 0
+    return table
+
+
+def _suite() -> Table:
+    table = Table(title="DeepMind Control suite, of the extra dmc; gymnasium ids are the same")
+    table.add_column("domain")
+    table.add_column(f"{PREFIX}DOMAIN_TASK; those of the MIMEx paper are marked with *")
+    for domain, tasks in SUITE.items():
+        marked = (t + "*" * (f"{domain}_{t}" in PUBLISHED) for t in tasks.split())
+        table.add_row(domain, "  ".join(marked))
+    return table

@@ -12,18 +12,19 @@ from rich.console import Console
 from mimex.commands.build import make_env
 from mimex.commands.load import Which, load_agent
 from mimex.commands.play import write_play
+from mimex.config import of_suite
 from mimex.nn.parallel import use_workers
-from mimex.train.evaluate import evaluate
+from mimex.train.evaluate import evaluate, wilson
 
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Measure a run's policy: success rate with a 95 % interval, return, and a video if asked."""
+    """Measure a run's policy: return, success rate with a 95 % interval, and a video if asked."""
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
-    episodes: int = 256
-    """How many."""
+    episodes: int | None = None
+    """How many; None for 256, and for dmc/ 10."""
     seed: int = 1_000_000
     """Of the starts; not those of the evaluations during training."""
     checkpoint: Which = "latest"
@@ -37,23 +38,33 @@ class EvalConfig:
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and evaluates."""
     config = tyro.cli(EvalConfig, args=arguments, prog="mimex eval")
-    if config.episodes < 1:
+    if config.episodes is not None and config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
     trained, agent, step = load_agent(config.run, config.checkpoint)
-    env = make_env(trained, config.episodes)
+    env = make_env(trained, config.episodes or (10 if of_suite(trained.task) else 256))
     try:
-        result = evaluate(env, agent, seed=config.seed, deterministic=not config.noise)
+        result = evaluate(
+            env,
+            agent,
+            seed=config.seed,
+            deterministic=not config.noise,
+            step=step // trained.suite.action_repeat,
+        )
     finally:
         env.close()
-    low, high = result.interval
     console = Console(highlight=False)
-    console.print(f"{trained.task} {trained.reward}, bonus {trained.bonus}, step {step:,}")
+    console.print(f"{trained.title}, step {step:,}")
+    if result.successes is not None:
+        low, high = wilson(result.successes, result.episodes)
+        console.print(
+            f"success {result.score:.1%} (95 % interval {low:.1%} to {high:.1%}, "
+            f"{result.successes} of {result.episodes} episodes)"
+        )
     console.print(
-        f"success {result.success:.1%} (95 % interval {low:.1%} to {high:.1%}, "
-        f"{result.successes} of {result.episodes} episodes)"
+        f"return  {result.mean_return:.2f} over {result.episodes} episodes of "
+        f"{result.mean_steps:.0f} steps"
     )
-    console.print(f"return  {result.mean_return:.2f}, episodes of {result.mean_steps:.0f} steps")
     if config.video is not None:
         write_play(config.video, trained, agent, config.seed, episodes=1)
         console.print(f"video   {config.video}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from mimex.agents.ppo import PPO
 from mimex.commands.build import make_agent, make_env
 from mimex.config import TrainConfig
 from mimex.train.checkpoint import Checkpoints
+from mimex.train.evaluate import Agent
 from mimex.train.folder import RunFolder
 
 Which = Literal["latest", "best"]
 
 
-def load_agent(run: Path, which: Which) -> tuple[TrainConfig, PPO, int]:
+def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Agent, int]:
     """The settings of a run, its agent, and the step that the agent was saved at.
 
     Args:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import tyro
 
-from mimex.agents.ppo import PPO
 from mimex.commands.build import make_env
 from mimex.commands.load import Which, load_agent
 from mimex.config import TrainConfig
@@ -16,7 +15,7 @@ from mimex.envs.nearest import choose
 from mimex.envs.settings import PUBLISHED_HZ, TASKS
 from mimex.nn.parallel import use_workers
 from mimex.track.video import write_video
-from mimex.train.evaluate import pictures
+from mimex.train.evaluate import Agent, pictures
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def write_play(path: Path, config: TrainConfig, agent: PPO, seed: int, episodes: int) -> None:
+def write_play(path: Path, config: TrainConfig, agent: Agent, seed: int, episodes: int) -> None:
     """Writes a video of an agent."""
     env = make_env(config, 1, render_mode="rgb_array")
     try:
         frames = pictures(env, agent, seed=seed, episodes=episodes)
-        write_video(path, frames, fps=config.world.control_hz)
+        write_video(path, frames, fps=env.metadata["render_fps"])
     finally:
         env.close()
 

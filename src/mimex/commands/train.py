@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-import tyro
-
-from mimex.agents.ppo import NotFiniteError
-from mimex.commands.build import make_env, make_training, seed_for
-from mimex.config import MAY_CHANGE, TrainConfig, preset
+from mimex.agents import drqv2, ppo
+from mimex.commands.build import make_env, make_off_policy, make_training, seed_for
+from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
 from mimex.track.logger import Logger, Sink
 from mimex.track.sinks import Hosted, JSONLines, TensorBoard
-from mimex.train import checkpoint
+from mimex.train import checkpoint, off_policy, on_policy
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.evaluate import evaluate
 from mimex.train.folder import RunFolder
-from mimex.train.on_policy import updates
+from mimex.train.novelty import remove_after
+from mimex.train.off_policy_training import OffPolicyTraining
 from mimex.train.signals import StopRequest
 from mimex.train.training import Training
 from mimex.types import Metrics
+
+AnyTraining = Training | OffPolicyTraining
 
 
 class FailedUpdateError(RuntimeError):
@@ -30,10 +31,7 @@ class FailedUpdateError(RuntimeError):
 
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and trains."""
-    chosen = (_chosen(arguments, "--preset", "cpu"), _chosen(arguments, "--observation", "oracle"))
-    defaults = preset(*chosen, task=tyro.MISSING)
-    config = tyro.cli(TrainConfig, args=arguments, default=defaults, prog="mimex train")
-    return train(config.checked())
+    return train(parse(arguments).checked())
 
 
 def train(config: TrainConfig) -> int:
@@ -48,7 +46,7 @@ def train(config: TrainConfig) -> int:
         folder = stack.enter_context(RunFolder(config.folder))
         stop = stack.enter_context(StopRequest())
         checkpoints = Checkpoints(folder.checkpoints)
-        training = make_training(config)
+        training = make_training(config) if config.agent == "ppo" else make_off_policy(config)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
@@ -57,30 +55,35 @@ def train(config: TrainConfig) -> int:
         folder.truncate_metrics(None if saved is None else saved[0])
         if saved is not None:
             training.load_state_dict(saved[1])
+        remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
-        title = f"{config.task} {config.reward}, bonus {config.bonus}, seed {config.seed}"
-        display = stack.enter_context(
-            Display(config.steps, f"{title} -> {folder.path}", start_step=training.step)
-        )
+        title = f"{config.title}, seed {config.seed} -> {folder.path}"
+        display = stack.enter_context(Display(config.steps, title, start_step=training.step))
         if saved is not None:
             display.note(f"continuing from step {training.step:,}")
-        for metrics in _learning(config, training, folder):
+        before = saved_at = training.step
+        for metrics in _learning(config, training, folder, stop):
             done = training.step >= config.steps
-            before = training.step - training.rollout.rewards.numel()
             score = None
             if done or _passes(config.eval.every, before, training.step):
                 with training.clock("evaluating"):
                     seed = seed_for(config, "evaluation")
-                    metrics |= evaluate(eval_env, training.agent, seed=seed).metrics()
-                score = metrics["eval/success"]
+                    result = evaluate(eval_env, training.agent, seed=seed)
+                    training.record_novelty(folder.path)
+                metrics |= result.metrics()
+                score = result.score
             logger.log(training.step, metrics)
             display.update(training.step, metrics)
             due = _passes(config.track.checkpoint_every, before, training.step)
-            if done or stop or score is not None or due:
-                checkpoints.save(training.step, training.state_dict(), best=score)
-            if stop and not done:
+            if done or score is not None or due:
+                _save(checkpoints, training, score)
+                saved_at = training.step
+            before = training.step
+            if stop:
                 break
         if stop.signal is not None:
+            if training.step > saved_at:
+                _save(checkpoints, training)
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
                 "command continues"
@@ -90,21 +93,35 @@ def train(config: TrainConfig) -> int:
     return 0
 
 
-def _learning(config: TrainConfig, training: Training, folder: RunFolder) -> Iterator[Metrics]:
+def _save(checkpoints: Checkpoints, training: AnyTraining, score: float | None = None) -> None:
+    if isinstance(training, OffPolicyTraining) and training.save_replay:
+        training.replay.save()  # before the checkpoint that counts on it
+    checkpoints.save(training.step, training.state_dict(), best=score)
+
+
+def _learning(
+    config: TrainConfig, training: AnyTraining, folder: RunFolder, stop: StopRequest
+) -> Iterator[Metrics]:
     """Updates; where one fails on its numbers, what led there is saved and the update named."""
     try:
-        yield from updates(training, config.steps)
-    except (NotFiniteError, ValueError) as error:
+        if isinstance(training, OffPolicyTraining):
+            yield from off_policy.reports(training, config.steps, stop)
+        else:
+            yield from on_policy.updates(training, config.steps)
+    except (ppo.NotFiniteError, drqv2.NotFiniteError, ValueError) as error:
         path = folder.path / "failed.safetensors"
-        minibatch = error.batch._asdict() if isinstance(error, NotFiniteError) else None
-        rollout = training.rollout
         evidence = {
             "update": training.updates + 1,
             "error": str(error),
-            "minibatch": minibatch,
-            "rollout": {name: value for name, value in vars(rollout).items() if name[0] != "_"},
             "state": training.state_dict(),
         }
+        if isinstance(error, ppo.NotFiniteError):
+            evidence["minibatch"] = error.batch._asdict()
+        if isinstance(error, drqv2.NotFiniteError):
+            evidence["minibatch"] = off_policy.gathered(error.batch)
+        if isinstance(training, Training):
+            rollout = vars(training.rollout)
+            evidence["rollout"] = {name: v for name, v in rollout.items() if name[0] != "_"}
         checkpoint.save(path, evidence)
         raise FailedUpdateError(
             f"update {training.updates + 1}, after step {training.step:,}, failed: {error} The "
@@ -115,16 +132,6 @@ def _learning(config: TrainConfig, training: Training, folder: RunFolder) -> Ite
 def _passes(every: int, before: int, now: int) -> bool:
     """Whether a multiple of ``every`` lies in (before, now]."""
     return now // every > before // every
-
-
-def _chosen(arguments: Sequence[str], flag: str, default: str) -> str:
-    """What a flag says, before the rest can be read: their defaults depend on it."""
-    for place, argument in enumerate(arguments):
-        if argument == flag and place + 1 < len(arguments):
-            return arguments[place + 1]
-        if argument.startswith(f"{flag}="):
-            return argument.removeprefix(f"{flag}=")
-    return default
 
 
 def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:

@@ -8,7 +8,7 @@ import platform
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
@@ -69,7 +69,7 @@ class Camera:
         self._painters = [
             worker.submit(_Painter, model, camera, size, nice).result() for worker in self._workers
         ]
-        _open_cameras.add(self)
+        open_cameras.add(self)
 
     def render(self, rows: Rows = ALL) -> Picture:
         """Return pictures of some simulations as they are now, (rows, ...)."""
@@ -108,7 +108,7 @@ class _Painter:
         self, model: mujoco.MjModel, camera: int, size: tuple[int, int], nice: bool
     ) -> None:
         height, width = size
-        self._gl = _gl_context(width, height)
+        self._gl = gl_context(width, height)
         self._gl.make_current()
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
@@ -156,19 +156,30 @@ class _Painter:
         self._gl.free()
 
 
-_open_cameras: weakref.WeakSet[Camera] = weakref.WeakSet()
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+open_cameras: weakref.WeakSet[_Closes] = weakref.WeakSet()
+"""Whatever holds a context: closed before the interpreter ends."""
 
 
 def _close_all() -> None:
-    for camera in list(_open_cameras):
+    for camera in list(open_cameras):
         camera.close()
 
 
-def _gl_context(width: int, height: int) -> Any:
-    """Return an off-screen context: EGL on Linux unless MUJOCO_GL asks for another."""
-    # Mesa's software rasteriser is fastest on the calling thread alone for pictures this small;
-    # it reads the variable when its library loads.
-    os.environ.setdefault("LP_NUM_THREADS", "0")
+def gl_context(width: int, height: int, helpers: int = 0) -> Any:
+    """Return an off-screen context: EGL on Linux unless MUJOCO_GL asks for another.
+
+    Args:
+        width: Of its buffer (pixels).
+        height: Of its buffer (pixels).
+        helpers: Threads of Mesa's software rasteriser beside the calling one. None is fastest for
+            pictures this small without shadows. The process's first context decides: Mesa reads
+            the variable when its library loads.
+    """
+    os.environ.setdefault("LP_NUM_THREADS", str(helpers))
     wanted = os.environ.get("MUJOCO_GL", "").lower()
     try:
         if platform.system() == "Linux" and wanted in ("", "egl"):
@@ -180,7 +191,7 @@ def _gl_context(width: int, height: int) -> Any:
         raise GraphicsError(
             f"no off-screen OpenGL context ({type(error).__name__}: {error}). On Debian or Ubuntu: "
             "apt-get install libegl1 libgl1-mesa-dri (or libosmesa6, with MUJOCO_GL=osmesa). "
-            'Without graphics, use observation="oracle" or "robot", and render_mode=None.'
+            'Without graphics, use observation="oracle", "robot" or "state", and render_mode=None.'
         ) from error
     # Registered after the backend's own exit hook, hence run before it ends the display.
     atexit.unregister(_close_all)

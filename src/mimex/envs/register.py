@@ -1,22 +1,32 @@
-"""Makes the eight tasks known to Gymnasium, without importing MuJoCo."""
+"""Makes the tasks known to Gymnasium, without importing MuJoCo or dm_control."""
 
 from __future__ import annotations
 
 import gymnasium
 
+from mimex.envs.dmc_tasks import NAMES, PREFIX
 from mimex.envs.settings import TASKS
 
 
 def register_all() -> None:
-    """Register `mimex/FrankaReach-v0` and the other seven; doing it again changes nothing."""
+    """Register `mimex/FrankaReach-v0` and the other seven, and `dmc/cartpole_swingup` and so on.
+
+    Doing it again changes nothing. There is no max_episode_steps: the environments truncate by
+    themselves, at a length that depends on the keyword arguments.
+    """
     for task in TASKS:
-        env_id = f"mimex/{task}-v0"
-        if env_id not in gymnasium.registry:
-            gymnasium.register(
-                id=env_id,
-                entry_point="mimex.envs.single:Manipulation",
-                vector_entry_point="mimex.envs.manipulation:VectorManipulation",
-                # No max_episode_steps: the environment truncates by itself, at a length that
-                # depends on the keyword arguments.
-                kwargs={"task": task},
-            )
+        _register(
+            f"mimex/{task}-v0", task, "single:Manipulation", "manipulation:VectorManipulation"
+        )
+    for task in NAMES:  # without a version of ours: dm_control's counts
+        _register(f"{PREFIX}{task}", task, "dmc:DMC", "dmc_vector:VectorDMC")
+
+
+def _register(env_id: str, task: str, single: str, vector: str) -> None:
+    if env_id not in gymnasium.registry:
+        gymnasium.register(
+            id=env_id,
+            entry_point=f"mimex.envs.{single}",
+            vector_entry_point=f"mimex.envs.{vector}",
+            kwargs={"task": task},
+        )

@@ -23,7 +23,7 @@ from mimex.interop.stream import action_reader
 from mimex.types import Metrics, Window
 
 
-class BonusConnector(ConnectorV2):  # type: ignore[misc]
+class BonusConnector(ConnectorV2):
     """Adds the bonus to the rewards of episodes before advantages are computed, and trains it.
 
     ``config.learners(learner_connector=lambda obs, act: BonusConnector(obs, act, bonus=bonus))``,

@@ -4,6 +4,9 @@ PyTorch splits every single operation over its threads, and at the sizes of this
 thousand rows, a hundred wide) waiting for one another costs as much as the work. Here each thread
 takes a whole slice through the whole network instead. Results do not depend on the number of
 threads: slices are the same, and their results come back in order.
+
+Unless told otherwise by ``use_workers``, as many threads are used as PyTorch has, and PyTorch gets
+them back after each call.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -24,7 +28,9 @@ Result = TypeVar("Result")
 # Numbers of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in malloc.h, and sizes in bytes.
 _MALLOC_OPTIONS = {-1: 1 << 30, -2: 1 << 26, -3: 1 << 30}
 
+_chosen: int | None = None  # workers, where use_workers was called
 _pool: ThreadPoolExecutor | None = None
+_pool_size = 0
 
 
 def available_cores() -> int:
@@ -46,17 +52,17 @@ def keep_memory() -> None:
 
 
 def use_workers(count: int) -> None:
-    """Lets ``in_order`` work on so many threads; single operations then stay on one thread.
+    """Lets ``in_order`` always work on so many threads; single operations then stay on one thread.
+
+    A training loop of one's own gains from it, since nothing is handed to and fro.
 
     Args:
-        count: Threads; 1 works in the calling thread alone, as is the case at the start.
+        count: Threads; 1 works in the calling thread alone.
     """
-    global _pool
+    global _chosen
     if count < 1:
         raise ValueError(f"count={count} must be at least 1.")
-    if _pool is not None:
-        _pool.shutdown()
-    _pool = ThreadPoolExecutor(count, "mimex") if count > 1 else None
+    _chosen = count
     torch.set_num_threads(1)
 
 
@@ -65,9 +71,49 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
 
     PyTorch's gradient mode belongs to a thread: the function must set its own.
     """
-    if _pool is None or len(items) < 2:
+    threads = torch.get_num_threads()
+    workers = _chosen or threads
+    if workers == 1 or len(items) < 2 or _working.here:
         return [function(item) for item in items]
-    return list(_pool.map(function, items))
+    torch.set_num_threads(1)
+    try:
+        return list(_workers(workers).map(function, items))
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Working(threading.local):
+    """Whether this thread is a worker."""
+
+    here = False
+
+
+_working = _Working()
+
+
+def _begin_worker() -> None:
+    _working.here = True
+
+
+def _workers(count: int) -> ThreadPoolExecutor:
+    """The threads, which are kept from call to call."""
+    global _pool, _pool_size
+    if _pool is None or _pool_size != count:
+        if _pool is not None:
+            _pool.shutdown()
+        _pool = ThreadPoolExecutor(count, "mimex", initializer=_begin_worker)
+        _pool_size = count
+    return _pool
+
+
+def _forget_workers() -> None:
+    """Threads do not follow into a forked process; it makes its own."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)
 
 
 def pieces(rows: Tensor, size: int) -> list[Tensor]:

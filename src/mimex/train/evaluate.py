@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from mimex.agents.drqv2 import DrQv2
 from mimex.agents.ppo import PPO
 from mimex.types import Metrics
+
+Agent = PPO | DrQv2
+Policy = Callable[[Any], NDArray[Any]]
+"""From a batch of observations to actions."""
 
 Z95 = 1.959964
 """Standard deviations of a normal that hold 95 % of it."""
@@ -32,37 +38,54 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What episodes of one policy came to."""
+    """What episodes of one policy came to; successes are None where a task has none."""
 
     episodes: int
-    successes: int
+    successes: int | None
     mean_return: float
     mean_steps: float
 
     @property
-    def success(self) -> float:
-        """The success rate."""
-        return self.successes / self.episodes
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the success rate."""
-        return wilson(self.successes, self.episodes)
+    def score(self) -> float:
+        """What tells the better of two policies: the success rate, or else the return."""
+        return self.mean_return if self.successes is None else self.successes / self.episodes
 
     def metrics(self) -> Metrics:
         """By the names of a run's metrics."""
-        low, high = self.interval
-        return {
-            "eval/success": self.success,
-            "eval/success_low": low,
-            "eval/success_high": high,
-            "eval/return": self.mean_return,
-            "eval/episode_steps": self.mean_steps,
-        }
+        metrics = {"eval/return": self.mean_return, "eval/episode_steps": self.mean_steps}
+        if self.successes is not None:
+            low, high = wilson(self.successes, self.episodes)
+            metrics |= {"eval/success_low": low, "eval/success_high": high}
+            metrics["eval/success"] = self.successes / self.episodes
+        return metrics
+
+
+def policy_of(agent: Agent, *, deterministic: bool = True, step: int = 0) -> Policy:
+    """An agent's policy as a function.
+
+    Args:
+        agent: Whose.
+        deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
+        step: The agent's steps so far, which DrQ-v2's noise depends on.
+    """
+    if isinstance(agent, DrQv2):
+        actor = agent
+        return lambda observation: actor.act(
+            torch.as_tensor(observation), step, deterministic=deterministic
+        ).numpy()
+    player = agent
+    return lambda observation: player.act(
+        player.encoder.read(observation), deterministic=deterministic
+    )[0].numpy()
 
 
 def evaluate(
-    env: VectorEnv[Any, Any, Any], agent: PPO, *, seed: int, deterministic: bool = True
+    env: VectorEnv[Any, Any, Any],
+    agent: Agent,
+    *,
+    seed: int,
+    deterministic: bool = True,
+    step: int = 0,
 ) -> Evaluation:
     """Plays one episode in each environment; starts depend on the seed alone.
 
@@ -71,25 +94,28 @@ def evaluate(
         agent: Whose policy acts.
         seed: Of the starts.
         deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
+        step: The agent's steps so far, which DrQ-v2's noise depends on.
     """
+    policy = policy_of(agent, deterministic=deterministic, step=step)
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
-    success = np.zeros(env.num_envs, bool)
+    success: NDArray[np.bool_] | None = None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
-        actions = agent.act(agent.encoder.read(observation), deterministic=deterministic)[0]
-        observation, rewards, terminated, truncated, info = env.step(actions.numpy())
+        observation, rewards, terminated, truncated, info = env.step(policy(observation))
         ended = running & (terminated | truncated)
         returns += rewards * running
         steps += running
-        if ended.any():
+        if ended.any() and "success" in info["final_info"]:
+            success = np.zeros(env.num_envs, bool) if success is None else success
             success[ended] = info["final_info"]["success"][ended]
         running &= ~ended
-    return Evaluation(env.num_envs, int(success.sum()), float(returns.mean()), float(steps.mean()))
+    successes = None if success is None else int(success.sum())
+    return Evaluation(env.num_envs, successes, float(returns.mean()), float(steps.mean()))
 
 
 def pictures(
-    env: VectorEnv[Any, Any, Any], agent: PPO, *, seed: int, episodes: int = 1
+    env: VectorEnv[Any, Any, Any], agent: Agent, *, seed: int, episodes: int = 1
 ) -> Iterator[NDArray[np.uint8]]:
     """Pictures (height, width, 3) of episodes, one for each step.
 
@@ -99,10 +125,10 @@ def pictures(
         seed: Of the first start.
         episodes: How many.
     """
+    policy = policy_of(agent)
     observation, _ = env.reset(seed=seed)
     while episodes:
         rendered: Any = env.render()
         yield rendered[0]
-        actions = agent.act(agent.encoder.read(observation), deterministic=True)[0]
-        observation, _, terminated, truncated, _ = env.step(actions.numpy())
+        observation, _, terminated, truncated, _ = env.step(policy(observation))
         episodes -= int(terminated[0] or truncated[0])

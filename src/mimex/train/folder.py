@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from mimex.files import replacing
 from mimex.train.about import about
+from mimex.train.flat import flat_settings
 
 
 class FolderInUseError(RuntimeError):
@@ -126,7 +127,7 @@ class RunFolder:
     def _require_same(
         self, before: dict[str, Any], now: dict[str, Any], force_keys: tuple[str, ...]
     ) -> None:
-        old, new = _flat(before), _flat(now)
+        old, new = flat_settings(before), flat_settings(now)
         differences = [
             f"  {name}: {old.get(name, 'not set')} there, {new.get(name, 'not set')} now"
             for name in sorted(old.keys() | new.keys())
@@ -147,17 +148,6 @@ class RunFolder:
             first = json.loads(path.read_text())
             record = first | {"resumed": [*first.get("resumed", []), record]}
         _write(path, json.dumps(record, indent=2))
-
-
-def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Nested settings by dotted name, as JSON text: in which NaN equals NaN and 1 is not 1.0."""
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            flat |= _flat(value, f"{above}{key}.")
-        else:
-            flat[above + key] = json.dumps(value)
-    return flat
 
 
 def _step(row: bytes) -> float:

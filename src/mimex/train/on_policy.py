@@ -16,6 +16,7 @@ from mimex.data.returns import gae
 from mimex.data.rollout import Rollout
 from mimex.data.windows import WindowIndex
 from mimex.nn.parallel import pieces
+from mimex.train.films import most_novel
 from mimex.train.schedule import cosine
 from mimex.train.training import Training
 from mimex.types import Metrics
@@ -71,6 +72,7 @@ def update(training: Training, total_steps: int) -> Metrics:
     with clock("bonus"):
         raw, bonus_metrics = score(training, index)
         rewards = training.scale.combine(training.rollout.rewards, raw, training.rollout.ended)
+        map_novelty(training, index, raw)
     lr = cosine(agent.settings.lr, training.step / total_steps)
     with clock("learning"):
         metrics = agent.update(make_batch(agent, training.rollout, rewards), lr)
@@ -80,7 +82,9 @@ def update(training: Training, total_steps: int) -> Metrics:
     return {
         **training.episodes.metrics(),
         **bonus_metrics,
+        "train/reward": float(rewards.extrinsic.mean()),
         "bonus/mean": float(raw.mean()),
+        "bonus/reward": float(rewards.intrinsic.mean()),
         "bonus/beta": training.scale.beta,
         "bonus/share": share(rewards),
         "explore/coverage": training.coverage.share,
@@ -94,6 +98,7 @@ def collect(training: Training) -> None:
     env, agent, rollout, clock = training.env, training.agent, training.rollout, training.clock
     simulation: Any = env.unwrapped
     rollout.clear()
+    training.hands[0] = simulation.hand_positions()
     for t in range(rollout.steps):
         with clock("acting"):
             stored = agent.encoder.read(training.observation, watch=True)
@@ -111,7 +116,8 @@ def collect(training: Training) -> None:
                 finals = agent.encoder.read(stack_observations(info["final_obs"][ended]))
                 rollout.put_finals(finals, agent.features(finals))
             training.episodes.step(rewards, ended, info)
-            training.coverage.visit(simulation.hand_positions())
+            training.hands[t + 1] = simulation.hand_positions()
+            training.coverage.visit(training.hands[t + 1])
     stored = agent.encoder.read(training.observation)
     rollout.put_observation(rollout.steps, stored, agent.features(stored))
 
@@ -161,6 +167,16 @@ def score(training: Training, index: WindowIndex) -> tuple[Tensor, Metrics]:
             bonus.learn(index[rows])
     sums["bonus/probe"] = float(bonus.reward(training.probe).mean())
     return raw.view(training.rollout.rewards.shape), sums
+
+
+def map_novelty(training: Training, index: WindowIndex, raw: Tensor) -> None:
+    """Puts the raw bonus ``(M, N)`` on the map at the places where the steps' windows end."""
+    places, known = training.hands[:-1], torch.ones_like(raw, dtype=torch.bool)
+    if training.settings.ends_at == "next":
+        # The hand has been reset where an episode ended: where it was is not known.
+        places, known = training.hands[1:], ~training.rollout.ended
+    training.novelty.visit(places[known.numpy()], raw[known].numpy())
+    training.newest = most_novel(index, raw)
 
 
 def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards) -> Batch:

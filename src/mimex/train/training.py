@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import Generator
 
@@ -17,6 +19,9 @@ from mimex.data.windows import EndsAt, RolloutWindows
 from mimex.train.clock import Clock
 from mimex.train.coverage import Coverage
 from mimex.train.episodes import Episodes
+from mimex.train.films import films
+from mimex.train.novelty import NoveltyMap, write_record
+from mimex.train.planes import HandPlanes
 from mimex.types import Window
 
 
@@ -73,6 +78,9 @@ class Training:
         self.generator = Generator().manual_seed(self.seeds["minibatches"])
         self.episodes = Episodes(envs, remember=max(100, envs))
         self.coverage = Coverage()
+        self.novelty = NoveltyMap(HandPlanes())
+        self.hands = np.zeros((self.settings.rollout_steps + 1, envs, 3))  # (m), of each rollout
+        self.newest: Window | None = None  # the most novel windows of the last rollout
         self._parts: dict[str, Any] = {
             "agent": self.agent,
             "bonus": self.bonus,
@@ -80,7 +88,13 @@ class Training:
             "windows": self.windows,
             "episodes": self.episodes,
             "coverage": self.coverage,
+            "novelty": self.novelty,
         }
+
+    def record_novelty(self, run: Path) -> None:
+        """Writes the map and the film strips since the last record into the run folder."""
+        windows = {"first": self.probe, "newest": self.newest}
+        write_record(run, self.step, self.novelty, films(self.bonus, windows))
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here."""

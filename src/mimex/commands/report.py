@@ -1,0 +1,43 @@
+"""`mimex report`: runs as one page to look at and to send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mimex.study.report import write_report
+from mimex.study.report.write import VIDEO_MEGABYTES
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Write one self-contained HTML page about some runs: no server, no network."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, folders of run folders, or folders of studies."""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
+    """The page."""
+    title: str | None = None
+    """Of the page; by default the folder's name."""
+    video_mb: float = VIDEO_MEGABYTES
+    """Room for the run folders' videos (MB); the page names those that did not fit."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and writes the page."""
+    config = tyro.cli(ReportConfig, args=arguments, prog="mimex report")
+    if not config.runs:
+        raise ValueError("no runs were given: mimex report RUNS... -o report.html")
+    if config.out.is_dir():
+        raise ValueError(f"--out {config.out} is a folder; expected the name of an HTML file")
+    written = write_report(
+        config.runs, config.out, title=config.title, video_megabytes=config.video_mb
+    )
+    print(f"{written.path}: {written.runs} runs, {written.bytes / 1e6:.1f} MB")
+    if written.left_out:
+        print(f"videos left out (see --video-mb): {', '.join(written.left_out)}")
+    return 0

@@ -1,0 +1,237 @@
+"""`mimex study`: whole experiments, from a plan to figures and a report."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from mimex.config import TrainConfig
+from mimex.envs.nearest import choose
+from mimex.nn.parallel import available_cores
+from mimex.study.backends import Backend, LocalBackend
+from mimex.study.check import config_of, require_files
+from mimex.study.folder import StudyFolder
+from mimex.study.plan import Plan, PlannedRun
+from mimex.study.plan_file import read_plan, write_plan
+from mimex.study.plans import PLANS, named
+from mimex.study.sweep import Progress, sweep
+from mimex.study.table import StudyTable
+from mimex.train.folder import RunFolder
+from mimex.train.signals import StopRequest
+
+BACKENDS = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which runs."""
+
+    plan: tyro.conf.Positional[str]
+    """A plan's name (mimex study list), or a TOML file (mimex study init)."""
+    scale: str = "cpu"
+    """How much the plan is given: cpu, paper, or what your own plan says."""
+    seeds: int | None = None
+    """How many seeds: 0, 1, 2, ...; by default as many as the plan says."""
+    tasks: tuple[str, ...] = ()
+    """Some of the plan's tasks; all if left out."""
+    set: tuple[str, ...] = ()
+    """Settings of every run, over the plan's, as NAME=VALUE: steps=3000000 scale.beta=0.01."""
+
+    def runs(self) -> tuple[Plan, list[PlannedRun]]:
+        """The plan and its runs."""
+        plan = find_plan(self.plan)
+        settings = dict(map(_setting, self.set))
+        return plan, plan.runs(self.scale, tasks=self.tasks, seeds=self.seeds, settings=settings)
+
+
+@dataclass(frozen=True)
+class RunConfig(Selection):
+    """Make the runs of a plan, then figures and a report; the same command continues."""
+
+    out: Path | None = None
+    """The study's folder; by default studies/PLAN-SCALE."""
+    jobs: int | None = None
+    """Runs side by side; by default one a core here, and as many as fit on a cluster."""
+    threads: int | None = None
+    """Threads of each run; by default the cores divided by the jobs here, and 1 on a cluster."""
+    backend: Annotated[str, tyro.conf.arg(metavar="{local,ray}")] = "local"
+    """Processes of this machine, or tasks of a Ray cluster that shares the study's folder."""
+    address: str = "auto"
+    """Of the Ray cluster; auto for the one that this machine belongs to."""
+    report: bool = True
+    """Write figures/ and report.html at the end."""
+
+
+@dataclass(frozen=True)
+class ShowConfig(Selection):
+    """Print what a plan would run, without running it."""
+
+    commands: bool = False
+    """Print the command of every run instead."""
+
+
+@dataclass(frozen=True)
+class InitConfig:
+    """Write a plan as a TOML file of your own to change."""
+
+    file: tyro.conf.Positional[Path]
+    """Where to, such as mine.toml."""
+    like: str = "mask-ratio"
+    """The plan to begin with."""
+
+
+@dataclass(frozen=True)
+class ListConfig:
+    """List the plans that come with mimex."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and does one of four things."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: mimex study {run,show,list,init} ... (--help after each tells more)\n")
+        print("\n".join(f"  {name:6}{what}" for name, (_, what) in _ACTIONS.items()))
+        return 0 if arguments else 2
+    action, _ = _ACTIONS[choose("what to do with a study", arguments[0], tuple(_ACTIONS))]
+    return action(arguments[1:])
+
+
+def find_plan(name: str) -> Plan:
+    """A plan of ours by its name, or a user's by its file."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist; mimex study init {path} makes it.")
+        return read_plan(path)
+    return named(name)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    config = tyro.cli(RunConfig, args=arguments, prog="mimex study run")
+    plan, runs = config.runs()
+    for checked in _first_seed(runs):
+        require_files(checked)
+    folder = StudyFolder(config.out or Path("studies") / f"{plan.name}-{config.scale}")
+    with ExitStack() as stack:
+        backend, threads = _backend(config)
+        stack.callback(backend.close)
+        # A study is locked as a run is: by whoever writes to it, until that process ends.
+        stack.enter_context(RunFolder(folder.path))
+        folder.record(plan, config.scale, runs)
+        jobs = min(backend.slots, len(runs))
+        print(f"{len(runs)} runs -> {folder.path}, {jobs} at once, {threads} threads each")
+        stop = stack.enter_context(StopRequest())
+        table = stack.enter_context(StudyTable(folder, runs, plan.metric, jobs))
+        ended = sweep(folder, runs, backend, threads=threads, stop=lambda: bool(stop), watch=table)
+    if stop.signal is not None and ended.stopped:
+        print(f"stopped by {stop.signal.name}; the same command continues")
+        return 128 + stop.signal
+    if config.report and ended.done:
+        _write_report(folder)
+    return _tell(folder, ended)
+
+
+def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
+    """The settings of all runs but for the seed, checked."""
+    return [config_of(run) for run in runs if run.seed == 0]
+
+
+def _backend(config: RunConfig) -> tuple[Backend, int]:
+    """Where to run, and the threads of each run."""
+    choose("--backend", config.backend, BACKENDS)
+    for name, value in (("--jobs", config.jobs), ("--threads", config.threads)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}, but must be at least 1")
+    if config.backend == "ray":
+        from mimex.study.ray_backend import RayBackend
+
+        threads = config.threads or 1
+        return RayBackend(config.address, threads, config.jobs), threads
+    cores = available_cores()
+    jobs = config.jobs or max(1, cores // (config.threads or 1))
+    return LocalBackend(jobs), config.threads or max(1, cores // jobs)
+
+
+def _write_report(folder: StudyFolder) -> None:
+    from mimex.study.figures import figures_of
+    from mimex.study.report import write_report
+
+    figures_of(folder.path, folder.path / "figures")
+    write_report([folder.path], folder.path / "report.html")
+    print(f"figures in {folder.path / 'figures'}, report in {folder.path / 'report.html'}")
+
+
+def _tell(folder: StudyFolder, ended: Progress) -> int:
+    """Says how it ended; returns the exit code."""
+    print(f"{len(ended.done)} runs done, {len(ended.failed)} failed")
+    for name, reason in ended.failed.items():
+        print(f"\n{name} {reason}, after two attempts; {folder.log(name)} ends with:")
+        print("\n".join(f"  {line}" for line in folder.last_words(name)))
+    return 1 if ended.failed else 0
+
+
+def _show(arguments: Sequence[str]) -> int:
+    config = tyro.cli(ShowConfig, args=arguments, prog="mimex study show")
+    plan, runs = config.runs()
+    _first_seed(runs)
+    if config.commands:
+        print("\n".join(f"mimex train {' '.join(run.arguments)}" for run in runs))
+        return 0
+    console = Console()
+    console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n", markup=False)
+    table = Table("task", *plan.axes, "seeds", "steps each", box=None)
+    for task in dict.fromkeys(run.task for run in runs):
+        of_task = [run for run in runs if run.task == task]
+        labels = [
+            " | ".join(dict.fromkeys(run.labels[axis] for run in of_task)) for axis in plan.axes
+        ]
+        seeds = len({run.seed for run in of_task})
+        table.add_row(task, *labels, str(seeds), f"{of_task[0].steps:,}")
+    console.print(table)
+    print(f"\n{len(runs)} runs, {sum(run.steps for run in runs):,} steps in all")
+    return 0
+
+
+def _list(arguments: Sequence[str]) -> int:
+    tyro.cli(ListConfig, args=arguments, prog="mimex study list")
+    table = Table("plan", "runs", "what it asks", box=None)
+    for plan in PLANS.values():
+        table.add_row(plan.name, str(len(plan.runs("cpu"))), plan.about)
+    Console().print(table)
+    return 0
+
+
+def _init(arguments: Sequence[str]) -> int:
+    config = tyro.cli(InitConfig, args=arguments, prog="mimex study init")
+    if config.file.suffix != ".toml":
+        raise ValueError(f"the file is {config.file}, but its name must end in .toml")
+    write_plan(named(config.like), config.file)
+    print(f"wrote {config.file}; mimex study show {config.file} tells what it would run")
+    return 0
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, of which the value is read as TOML where it can be."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"--set has {text!r}, but wants NAME=VALUE, such as steps=3000000")
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        read = value
+    return name.replace("-", "_"), read
+
+
+_ACTIONS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "run": (_run, "make the runs of a plan, then figures and a report"),
+    "show": (_show, "print what a plan would run"),
+    "list": (_list, "the plans that come with mimex"),
+    "init": (_init, "write a plan as a TOML file of your own to change"),
+}

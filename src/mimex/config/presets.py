@@ -1,0 +1,99 @@
+"""The two sets of defaults, for each kind of task and observation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mimex.agents import drqv2_settings
+from mimex.agents.ppo_settings import PPOSettings
+from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.config.parts import (
+    EvalSettings,
+    ICMSettings,
+    MIMExSettings,
+    PseudoCountSettings,
+    RNDSettings,
+    TrackSettings,
+    VisionSettings,
+)
+from mimex.config.run import PRESETS, SUITE_REWARD, TrainConfig, of_suite
+from mimex.envs.nearest import choose
+from mimex.train.training import LoopSettings
+
+PIXEL_ENVS, PIXEL_LR = 64, 2e-4
+"""The cpu preset from pixels: with 1e-3 the policy moved too far in an update and was lost after
+40,000 steps (FrankaReach dense, 64 px)."""
+
+SUITE_FRAMES = {"state": 500_000, "pixels": 1_000_000}
+"""Length of runs on the suite, by observation."""
+
+STATE_HIDDEN = 256
+"""Width of the networks on a suite's state, which is some ten numbers: a CPU's scale."""
+
+
+def preset(name: str, observation: str | None = None, task: str = "") -> TrainConfig:
+    """The defaults of a preset.
+
+    Args:
+        name: "cpu" or "paper".
+        observation: A kind of observation that they are for; None for the preset's own.
+        task: The task that they are for; any of PixMC-Sparse gives the same.
+    """
+    choose("--preset", name, PRESETS)
+    if of_suite(task):
+        return _suite(name, observation, task)
+    return _pixmc(name, observation or "oracle", task)
+
+
+def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
+    paper = TrainConfig(
+        task=task,
+        observation=observation,
+        preset="paper",
+        mimex=MIMExSettings(padding="zeros"),
+        vision=VisionSettings(encoder="vit", image_size=224),
+    )
+    if name == "paper":
+        return paper
+    pixels = observation == "pixels"
+    ppo = PPOSettings(epochs=5, value_clip=None, value_gain=0.01, initial_std=0.1)
+    return replace(
+        paper,
+        preset="cpu",
+        envs=PIXEL_ENVS if pixels else paper.envs,
+        ppo=replace(ppo, lr=PIXEL_LR) if pixels else ppo,
+        loop=LoopSettings(train_fraction=0.125, stagger=True),
+        mimex=MIMExSettings(size=AutoencoderSize(class_token=False)),
+        vision=VisionSettings(),
+    )
+
+
+def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
+    kind = observation or ("pixels" if name == "paper" else "state")
+    pixels = kind == "pixels"
+    paper = TrainConfig(
+        task=task,
+        agent="drqv2",
+        reward=SUITE_REWARD,
+        observation=kind,
+        steps=SUITE_FRAMES.get(kind, SUITE_FRAMES["state"]),
+        envs=1,
+        preset="paper",
+        # The vector itself is its own feature; of pictures the release takes the encoder's.
+        drqv2=replace(drqv2_settings.MIMEX, features="encoder"),
+        mimex=MIMExSettings(padding="zeros", normalise=not pixels),
+        rnd=RNDSettings(normalise=not pixels),
+        icm=ICMSettings(normalise=not pixels),
+        pseudocount=PseudoCountSettings(normalise=not pixels),
+        eval=EvalSettings(every=10_000, episodes=10),  # DrQ-v2's
+        track=TrackSettings(checkpoint_every=50_000),
+    )
+    if name == "paper":
+        return paper
+    agent = drqv2_settings.PUBLISHED
+    return replace(
+        paper,
+        preset="cpu",
+        drqv2=agent if pixels else replace(agent, hidden=STATE_HIDDEN, features="encoder"),
+        mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize(class_token=False)),
+    )

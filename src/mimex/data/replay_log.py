@@ -1,0 +1,129 @@
+"""What was added to a replay buffer, on disk: every save writes only what is new.
+
+The folder has one file for each stretch of observations, named by environment and numbers, written
+whole or not at all and never changed. A checkpoint need only remember how many observations there
+were: those before that number are in the files, whatever was written after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mimex.files import replacing
+
+LONGEST = 4096
+"""Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
+
+
+class _Stretch(NamedTuple):
+    """A file and the observations in it: of one environment, from ``first`` to before ``end``."""
+
+    path: Path
+    env: int
+    first: int
+    end: int
+
+
+class ReplayLog:
+    """The files of one replay buffer.
+
+    Args:
+        folder: Where the files are; made at the first save.
+        arrays: The rings, ``(N * slots, ...)`` each: read when saving, filled when loading.
+        slots: Of each environment's ring.
+    """
+
+    def __init__(self, folder: Path, arrays: Mapping[str, Tensor], slots: int) -> None:
+        self.folder, self._arrays, self._slots = folder, arrays, slots
+        self._saved: list[int] = []  # per environment, how many observations are in the files
+        self._before: list[int] = []  # the same at the save before
+
+    def append(self, added: list[int]) -> None:
+        """Writes the observations up to these numbers of each environment.
+
+        Those that the buffer of the save before has already forgotten are removed.
+        """
+        if not self._saved:
+            self._saved = [0] * len(added)
+        for stretch in self._stretches():
+            if stretch.first >= self._saved[stretch.env]:
+                stretch.path.unlink()  # of a run that was killed before its checkpoint was there
+        for env, end in enumerate(added):
+            first = max(self._saved[env], end - self._slots)
+            for start in range(first, end, LONGEST):
+                self._write(env, start, min(start + LONGEST, end))
+        for stretch in self._stretches():
+            if self._before and stretch.end <= self._before[stretch.env] - self._slots:
+                stretch.path.unlink()
+        self._before, self._saved = self._saved, list(added)
+
+    def read(self, added: list[int]) -> None:
+        """Fills the rings with the observations up to these numbers of each environment.
+
+        Raises:
+            ValueError: If a file is missing or damaged.
+        """
+        stretches = sorted(self._stretches(), key=lambda stretch: stretch.first)
+        for env, end in enumerate(added):
+            wanted = max(0, end - self._slots)
+            for stretch in stretches:
+                if stretch.env == env and stretch.first <= wanted < min(stretch.end, end):
+                    self._load(stretch, wanted, min(stretch.end, end))
+                    wanted = min(stretch.end, end)
+            if wanted < end:
+                raise ValueError(
+                    f"the replay buffer in {self.folder} lacks observations {wanted} to {end} of "
+                    f"environment {env}, which its checkpoint expects: a file is gone."
+                )
+        self._saved, self._before = list(added), []
+
+    def _write(self, env: int, first: int, end: int) -> None:
+        rows = self._rows(env, first, end)
+        tensors = {name: array[rows] for name, array in self._arrays.items()}
+        path = self.folder / f"{env:04d}_{first:012d}_{end:012d}.safetensors"
+        with replacing(path) as aside:
+            safetensors.torch.save_file(tensors, aside, {"sha256": _digest(tensors)})
+
+    def _load(self, stretch: _Stretch, first: int, end: int) -> None:
+        try:
+            with safe_open(stretch.path, "pt") as file:
+                digest = file.metadata()["sha256"]
+                tensors = {name: file.get_tensor(name) for name in self._arrays}
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise ValueError(f"{stretch.path} is damaged ({error}).") from error
+        if digest != _digest(tensors):
+            raise ValueError(f"{stretch.path} is damaged: its checksum does not match.")
+        rows = self._rows(stretch.env, first, end)
+        some = slice(first - stretch.first, end - stretch.first)
+        for name, array in self._arrays.items():
+            array[rows] = tensors[name][some]
+
+    def _rows(self, env: int, first: int, end: int) -> Tensor:
+        return env * self._slots + torch.arange(first, end) % self._slots
+
+    def _stretches(self) -> list[_Stretch]:
+        found = (
+            (re.fullmatch(r"(\d+)_(\d+)_(\d+)\.safetensors", path.name), path)
+            for path in self.folder.glob("*.safetensors")
+        )
+        return [
+            _Stretch(path, int(match[1]), int(match[2]), int(match[3]))
+            for match, path in found
+            if match
+        ]
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

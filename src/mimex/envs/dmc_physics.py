@@ -1,0 +1,126 @@
+"""dm_control's side of the adapter: loading a task, its bounds, and its whole state."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from ctypes.util import find_library
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from mimex.envs.dmc_tasks import domain_and_task
+
+_PICTURES_ONLY = "tex_"
+"""Arrays of a model that begin so are megabytes of pictures, which no task changes."""
+
+
+def dm_control_suite() -> Any:
+    """Return the module `dm_control.suite`, or an error that says how to install it."""
+    if platform.system() == "Linux" and "MUJOCO_GL" not in os.environ and find_library("EGL"):
+        # Left to itself dm_control tries GLFW first, which complains where there is no display.
+        os.environ["MUJOCO_GL"] = "egl"
+    try:
+        from dm_control import suite
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "tasks of dmc/ need dm_control, which is not installed: pip install 'mimex[dmc]'",
+            name=error.name,
+        ) from error
+    return suite
+
+
+def load_suite(task: str) -> Any:
+    """Return dm_control's environment of a task, for example "cartpole_swingup"."""
+    domain, name = domain_and_task(task)
+    # A task draws its model (lqr) from the generator it is made with: the same one each time, or
+    # a saved state would not fit. Episodes depend on entropy, until a reset brings a seed.
+    environment = dm_control_suite().load(domain, name, task_kwargs={"random": 0})
+    environment.task.random.seed()
+    return environment
+
+
+def action_bounds(spec: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and the greatest action; unlimited ones are taken to be -1 and 1."""
+    if np.issubdtype(spec.dtype, np.integer):
+        raise ValueError(
+            f"the task's actions are {spec.dtype} ({spec}), but must be real numbers: DrQ-v2 and "
+            "this adapter are for continuous actions, so choose a continuous task or map the "
+            "discrete actions to real ones"
+        )
+    low, high = (np.broadcast_to(np.asarray(b, float), spec.shape) for b in _limits(spec))
+    limited = (np.abs(low) < mujoco.mjMAXVAL) & (np.abs(high) < mujoco.mjMAXVAL)
+    return np.where(limited, low, -1.0), np.where(limited, high, 1.0)
+
+
+def _limits(spec: Any) -> tuple[Any, Any]:
+    return getattr(spec, "minimum", -np.inf), getattr(spec, "maximum", np.inf)
+
+
+class Memory:
+    """All that decides how an environment of dm_control goes on.
+
+    Beside the physics these are the task's generator, the numbers it keeps, and what it has
+    changed in the model since the environment was made (targets, terrain, gains).
+    """
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._model, self._data = environment.physics.model.ptr, environment.physics.data.ptr
+        self._as_made = {name: array.copy() for name, array in self._arrays().items()}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The model's own arrays, by name; to write to them changes the model."""
+        found = {
+            name: getattr(self._model, name)
+            for name in dir(self._model)
+            if not name.startswith(("_", _PICTURES_ONLY))
+        }
+        return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+
+    def get(self) -> dict[str, Any]:
+        """Return a copy of all of it, as arrays and JSON-able values."""
+        spec = mujoco.mjtState.mjSTATE_INTEGRATION.value
+        physics = np.empty(mujoco.mj_stateSize(self._model, spec))
+        mujoco.mj_getState(self._model, self._data, physics, spec)
+        kind, keys, place, has_normal, normal = self._environment.task.random.get_state()
+        return {
+            "physics": physics,
+            "steps": self._environment._step_count,
+            "ended": self._environment._reset_next_step,
+            "random": {
+                "kind": kind,
+                "keys": keys,
+                "place": place,
+                "has_normal": has_normal,
+                "normal": normal,
+            },
+            "task": {
+                name: np.array(value)
+                for name, value in vars(self._environment.task).items()
+                if isinstance(value, bool | int | float | np.generic | np.ndarray)
+            },
+            "model": {
+                name: array.copy()
+                for name, array in self._arrays().items()
+                if not np.array_equal(array, self._as_made[name])
+            },
+        }
+
+    def set(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``get`` returned."""
+        task, model = self._environment.task, state["model"]
+        for name, array in self._arrays().items():
+            array[...] = model.get(name, self._as_made[name])
+        for name, value in state["task"].items():
+            setattr(task, name, np.asarray(value)[()])
+        task.random.set_state(tuple(state["random"].values()))
+        spec = mujoco.mjtState.mjSTATE_INTEGRATION.value
+        mujoco.mj_setState(self._model, self._data, np.asarray(state["physics"]), spec)
+        # dm_control keeps what follows from positions and velocities up to date between steps.
+        mujoco.mj_step1(self._model, self._data)
+        self._environment._step_count = int(state["steps"])
+        self._environment._reset_next_step = bool(state["ended"])

@@ -1,0 +1,118 @@
+"""The study folder: what was planned, the run folders, and their logs.
+
+study.json      {"plan": ..., "scale": ..., "runs": [{"name", "task", "seed", "labels",
+                "settings"}, ...]}: the plan, and every run that was ever asked for here
+runs/NAME/      the run folder of `mimex train`
+logs/NAME.log   all that the run said, of all attempts
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mimex.files import replacing
+from mimex.study.plan import Plan, PlannedRun
+
+_TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
+
+
+class StudyFolder:
+    """A study's folder, whose runs other processes write.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def record(self, plan: Plan, scale: str, runs: Sequence[PlannedRun]) -> None:
+        """Writes study.json: these runs, and those asked for before.
+
+        Raises:
+            ValueError: If the folder holds a run of the same name with other settings. More steps
+                are no other settings: the run goes on.
+        """
+        before = {run["name"]: run for run in self.read()["runs"]}
+        for run in runs:
+            known = before.get(run.name)
+            if known and _compared(known["settings"]) != _compared(dict(run.settings)):
+                raise ValueError(
+                    f"{self.path} holds another study: {run.name} was started with "
+                    f"{_compared(known['settings'])}, now it would be "
+                    f"{_compared(dict(run.settings))}. Choose another --out."
+                )
+        now = {run.name: asdict(run) for run in runs}
+        text = json.dumps(
+            {"plan": plan.to_dict(), "scale": scale, "runs": list((before | now).values())},
+            indent=2,
+        )
+        with replacing(self.path / "study.json") as aside:
+            aside.write_text(text + "\n")
+
+    def read(self) -> dict[str, Any]:
+        """What study.json says; no runs where there is none yet."""
+        path = self.path / "study.json"
+        if not path.exists():
+            return {"runs": []}
+        try:
+            study: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is not JSON ({error}): restore it, or choose another --out."
+            ) from error
+        return study
+
+    def run(self, name: str) -> Path:
+        """A run's folder."""
+        return self.path / "runs" / name
+
+    def log(self, name: str) -> Path:
+        """The log of a run."""
+        return self.path / "logs" / f"{name}.log"
+
+    def latest(self, name: str) -> dict[str, float]:
+        """The newest whole row of a run's metrics; empty before the first."""
+        for line in reversed(_tail(self.run(name) / "metrics.jsonl").splitlines(keepends=True)):
+            try:
+                row = json.loads(line) if line.endswith("\n") else None
+            except ValueError:
+                row = None
+            if isinstance(row, dict) and "step" in row:
+                return row
+        return {}
+
+    def finished(self, run: PlannedRun) -> bool:
+        """Whether a run has reached its budget, and its last state is saved."""
+        if self.latest(run.name).get("step", 0) < run.steps:
+            return False
+        saved = (self.run(run.name) / "checkpoints").glob("step_*")
+        numbers = (re.match(r"step_(\d+)", path.name) for path in saved)
+        return any(number is not None and int(number[1]) >= run.steps for number in numbers)
+
+    def last_words(self, name: str, lines: int = 5) -> list[str]:
+        """The last lines that a run said."""
+        said = [line.rstrip() for line in _tail(self.log(name)).splitlines()]
+        return [line for line in said if line][-lines:]
+
+
+def _compared(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that make a run what it is."""
+    plain: dict[str, Any] = json.loads(json.dumps(settings))  # lists for tuples, as it was read
+    return {name: value for name, value in plain.items() if name != "steps"}
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""

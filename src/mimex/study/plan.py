@@ -1,0 +1,175 @@
+"""A study's plan: which runs of `mimex train` answer a question, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any
+
+from mimex.envs.nearest import choose
+
+Settings = Mapping[str, Any]
+"""Settings of `mimex train` by dotted name, such as ``{"mimex.mask_ratio": 0.7}``."""
+
+FIGURES = ("curves", "ablation", "bars")
+
+RESERVED = ("task", "seed", "out", "threads")
+"""Settings that a study gives each run by itself."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much a plan is given: a budget, and what goes with it."""
+
+    about: str
+    """Why these budgets, and what they cost."""
+    settings: Settings
+    """Of every run."""
+    tasks: Mapping[str, Settings] = field(default_factory=dict)
+    """Of the runs of single tasks, over those of every run."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study."""
+
+    name: str
+    """Of its folder, unlike any other's in the study."""
+    task: str
+    seed: int
+    labels: Mapping[str, str]
+    """What was chosen on each axis."""
+    settings: Settings
+    """All that differs from `mimex train`'s defaults, ``steps`` and ``seed`` included."""
+
+    @property
+    def steps(self) -> int:
+        """The budget."""
+        return int(self.settings["steps"])
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows `mimex train` on a command line."""
+        return [self.task, *flags(self.settings)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A question, and the runs that answer it: all choices on all axes, for tasks and seeds."""
+
+    name: str
+    about: str
+    """What it asks."""
+    tasks: tuple[str, ...]
+    axes: Mapping[str, Mapping[str, Settings]]
+    """By axis, then by label: the settings that this choice means."""
+    scales: Mapping[str, Scale]
+    settings: Settings = field(default_factory=dict)
+    """Of every run, whatever the scale."""
+    seeds: int = 7
+    """How many; they are 0, 1, 2, ..."""
+    figure: str = "curves"
+    """What the study is drawn as: one panel a task ("curves"), one panel a task with labels in
+    their order ("ablation"), or final scores ("bars")."""
+    metric: str = "eval/success"
+    """What is compared."""
+
+    def __post_init__(self) -> None:
+        choose("figure", self.figure, FIGURES)
+        for name in ("tasks", "axes", "scales"):
+            if not getattr(self, name):
+                raise ValueError(f"the plan {self.name!r} has no {name}; give at least one.")
+        for axis, choices in self.axes.items():
+            if not choices:
+                raise ValueError(f"the axis {axis!r} of the plan {self.name!r} has no choices.")
+        for scale, given in self.scales.items():
+            lacking = [t for t in self.tasks if "steps" not in {**given.settings, **_of(given, t)}]
+            if lacking:
+                raise ValueError(
+                    f"the scale {scale!r} of the plan {self.name!r} gives no budget to "
+                    f"{', '.join(lacking)}: set steps for the scale or for the task."
+                )
+
+    def runs(
+        self,
+        scale: str,
+        *,
+        tasks: Sequence[str] = (),
+        seeds: int | None = None,
+        settings: Settings | None = None,
+    ) -> list[PlannedRun]:
+        """All runs, the first seed of everything first: a study cut short can be compared.
+
+        Args:
+            scale: One of the plan's.
+            tasks: Some of the plan's; all if left out.
+            seeds: How many; by default as many as the plan says.
+            settings: Of every run, over everything that the plan says.
+        """
+        given = self.scales[choose("--scale", scale, tuple(self.scales))]
+        tasks = [choose("--tasks", task, self.tasks) for task in tasks] or self.tasks
+        seeds = self.seeds if seeds is None else seeds
+        if seeds < 1:
+            raise ValueError(f"--seeds is {seeds}, but must be at least 1")
+        runs = []
+        for seed, task, labels in product(range(seeds), tasks, product(*self.axes.values())):
+            chosen = dict(zip(self.axes, labels, strict=True))
+            layers = [self.settings, given.settings, _of(given, task)]
+            layers += [self.axes[axis][label] for axis, label in chosen.items()]
+            layers += [settings or {}]
+            merged = {name: value for layer in layers for name, value in layer.items()}
+            _require_not_reserved(self.name, merged)
+            merged["seed"] = seed
+            name = _slug("-".join([task.split("/")[-1], *labels, str(seed)]))
+            runs.append(PlannedRun(name, task, seed, chosen, merged))
+        _require_different_names(runs)
+        return runs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested dicts of what JSON and TOML can say."""
+        return asdict(self) | {"tasks": list(self.tasks)}
+
+
+def flags(settings: Settings) -> list[str]:
+    """Settings as a command line says them."""
+    words: list[str] = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            group, dot, last = flag.rpartition(".")
+            words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
+        else:
+            several = isinstance(value, list | tuple)
+            words += [f"--{flag}", *map(str, value if several else [value])]
+    return words
+
+
+def _of(scale: Scale, task: str) -> Settings:
+    return scale.tasks.get(task, {})
+
+
+def _slug(text: str) -> str:
+    """A folder's name that says the same: "time 70 %" becomes "time-70"."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-")
+
+
+def _require_not_reserved(plan: str, settings: Settings) -> None:
+    for name in RESERVED:
+        if name in settings:
+            raise ValueError(
+                f"the plan {plan!r} sets {name} to {settings[name]!r}, but a study gives "
+                f"{', '.join(RESERVED)} to each run by itself: leave it out."
+            )
+
+
+def _require_different_names(runs: Sequence[PlannedRun]) -> None:
+    seen: dict[str, PlannedRun] = {}
+    for run in runs:
+        if run.name in seen:
+            raise ValueError(
+                f"two runs would share the folder {run.name}: {dict(seen[run.name].labels)} and "
+                f"{dict(run.labels)}. Give the choices labels that differ in letters or digits."
+            )
+        seen[run.name] = run

@@ -1,0 +1,178 @@
+"use strict";
+// Line plots with bands and a cursor. A series: {label, colour, dashes, note, x, y, low, high, runs}.
+
+const MARGIN = { left: 46, right: 8, top: 8, bottom: 30 };
+
+/** About `count` round numbers that span low to high. */
+function ticks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
+  return found;
+}
+
+/** A curve averaged with Gaussian weights, whose deviation is a share of its width. */
+function smoothed(x, y, share) {
+  if (!share || y.length < 3) return y;
+  const deviation = share * (x[x.length - 1] - x[0]);
+  return y.map((_, at) => {
+    let sum = 0, weights = 0;
+    for (let i = at; i >= 0 && x[at] - x[i] < 3 * deviation; i--) [sum, weights] = weigh(i, at, sum, weights);
+    for (let i = at + 1; i < x.length && x[i] - x[at] < 3 * deviation; i++) [sum, weights] = weigh(i, at, sum, weights);
+    return sum / weights;
+  });
+  function weigh(i, at, sum, weights) {
+    const weight = Math.exp(-0.5 * ((x[i] - x[at]) / deviation) ** 2);
+    return [sum + weight * y[i], weights + weight];
+  }
+}
+
+function extent(arrays) {
+  let low = Infinity, high = -Infinity;
+  for (const values of arrays) {
+    for (const value of values ?? []) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return [low, high];
+}
+
+/** Where the value axis begins and ends. */
+function valueRange(series, rate) {
+  let [low, high] = extent(series.flatMap((s) => [s.y, s.low, s.high, ...(s.runs ?? []).map((run) => run.y)]));
+  if (!(low <= high)) return [0, 1];
+  if (rate && (high > 0.25 || high === 0)) return [0, 1.02];
+  if (low > 0 && low < 0.5 * high) low = 0; // what starts near zero is shown from zero
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low <= 1e-6 * size) return [low - 0.1 * (size || 1), high + 0.1 * (size || 1)]; // flat
+  const margin = 0.05 * (high - low);
+  return [low === 0 ? 0 : low - margin, high + margin];
+}
+
+function path(x, y, toX, toY) {
+  let text = "";
+  for (let i = 0; i < x.length; i++) {
+    if (!Number.isNaN(y[i])) text += `${text ? "L" : "M"}${toX(x[i]).toFixed(1)},${toY(y[i]).toFixed(1)}`;
+  }
+  return text;
+}
+
+function bandPath(x, low, high, toX, toY) {
+  const upper = path(x, high, toX, toY);
+  const lower = path([...x].reverse(), [...low].reverse(), toX, toY);
+  return upper && lower ? `${upper}L${lower.slice(1)}Z` : "";
+}
+
+/** The value of a series at a step, between its points. */
+function at(series, step, values) {
+  const { x } = series;
+  if (step < x[0] || step > x[x.length - 1]) return NaN;
+  let right = 0;
+  while (right < x.length - 1 && x[right] < step) right++;
+  const left = Math.max(0, right - 1);
+  const share = x[right] === x[left] ? 1 : (step - x[left]) / (x[right] - x[left]);
+  return values[left] + share * (values[right] - values[left]);
+}
+
+/** Draws series into a figure: {title, note, series, rate, height}. */
+function plotFigure(spec) {
+  const figure = make("figure", { class: "panel" });
+  const note = spec.note ? make("span", {}, spec.note) : null;
+  figure.append(make("figcaption", {}, make("b", {}, spec.title), note));
+  const picture = make("svg", { class: "plot", role: "img", tabindex: 0, "aria-label": spec.title });
+  figure.append(picture);
+  // Drawn once its width is known, and again when that changes.
+  new ResizeObserver(() => drawPlot(picture, spec)).observe(figure);
+  return figure;
+}
+
+function drawPlot(picture, spec) {
+  const width = picture.parentElement.clientWidth, height = spec.height ?? 220;
+  const series = spec.series.filter((s) => s.x.length);
+  picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  picture.setAttribute("height", height);
+  picture.replaceChildren();
+  if (!series.length || width < 60) return;
+  const [low, high] = valueRange(series, spec.rate);
+  const [first, last] = [Math.min(0, extent(series.map((s) => s.x))[0]), extent(series.map((s) => s.x))[1]];
+  const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
+  const toX = (x) => MARGIN.left + ((x - first) / (last - first || 1)) * inner.width;
+  const toY = (y) => MARGIN.top + (1 - (y - low) / (high - low)) * inner.height;
+  drawAxes(picture, spec, { low, high, first, last, toX, toY, width, height });
+  for (const s of series) {
+    if (s.low && !spec.showRuns) {
+      picture.append(make("path", { class: "band", fill: s.colour, d: bandPath(s.x, s.low, s.high, toX, toY) }));
+    }
+    for (const run of spec.showRuns ? s.runs ?? [] : []) {
+      picture.append(make("path", { class: "run", stroke: s.colour, d: path(run.x, run.y, toX, toY) }));
+    }
+  }
+  for (const s of series) {
+    picture.append(make("path", {
+      class: "line", stroke: s.colour, "stroke-dasharray": s.dashes || null, d: path(s.x, s.y, toX, toY),
+    }));
+    if (s.x.length === 1) {
+      picture.append(make("circle", { cx: toX(s.x[0]), cy: toY(s.y[0]), r: 3, fill: s.colour }));
+    }
+  }
+  addCursor(picture, spec, series, { first, last, toX, toY, inner });
+}
+
+function drawAxes(picture, spec, { low, high, first, last, toX, toY, width, height }) {
+  for (const value of ticks(low, Math.min(high, spec.rate ? 1 : high), 4)) {
+    const y = toY(value);
+    picture.append(make("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
+    const label = spec.rate ? `${Number((100 * value).toPrecision(3))} %` : tell(value);
+    picture.append(make("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, label));
+  }
+  const bottom = height - MARGIN.bottom;
+  picture.append(make("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: bottom, y2: bottom }));
+  for (const step of ticks(first, last, Math.max(2, Math.round(width / 110)))) {
+    const anchor = toX(step) > width - MARGIN.right - 14 ? "end" : "middle";
+    picture.append(make("text", { x: toX(step), y: bottom + 15, "text-anchor": anchor }, tellSteps(step)));
+  }
+  picture.append(make("text", { x: MARGIN.left, y: bottom + 28 }, "environment steps"));
+}
+
+function addCursor(picture, spec, series, { first, last, toX, toY, inner }) {
+  const cursor = make("g", { visibility: "hidden" });
+  picture.append(cursor);
+  const steps = [...new Set(series.flatMap((s) => [...s.x]))].sort((a, b) => a - b);
+  let now = steps.length - 1;
+  const show = (x, y) => {
+    const step = steps[now];
+    const told = series.map((s) => ({ s, value: at(s, step, s.y) })).filter(({ value }) => !Number.isNaN(value));
+    told.sort((a, b) => b.value - a.value);
+    cursor.replaceChildren(make("line", {
+      class: "cursor", x1: toX(step), x2: toX(step), y1: MARGIN.top, y2: MARGIN.top + inner.height,
+    }));
+    for (const { s, value } of told) {
+      cursor.append(make("circle", { cx: toX(step), cy: toY(value), r: 3.2, fill: s.colour }));
+    }
+    cursor.setAttribute("visibility", "visible");
+    const rows = told.map(({ s, value }) => make("tr", {},
+      make("td", {}, s.method ? swatch(s.method) : ""), make("td", {}, s.label), make("td", {}, tell(value, spec.rate)),
+      make("td", {}, s.low ? `${tell(at(s, step, s.low), spec.rate)} to ${tell(at(s, step, s.high), spec.rate)}` : "")));
+    showTip(x, y, make("strong", {}, `${tellSteps(step, 4)} steps`), make("table", {}, ...rows));
+  };
+  const leave = () => { cursor.setAttribute("visibility", "hidden"); hideTip(); };
+  picture.onpointermove = (event) => {
+    const box = picture.getBoundingClientRect();
+    const wanted = first + ((event.clientX - box.left - MARGIN.left) / inner.width) * (last - first);
+    now = steps.reduce((best, step, i) => (Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? i : best), 0);
+    show(event.clientX, event.clientY);
+  };
+  picture.onpointerleave = leave;
+  picture.onblur = leave;
+  picture.onkeydown = (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    now = Math.min(Math.max(now + move, 0), steps.length - 1);
+    const box = picture.getBoundingClientRect();
+    show(box.left + toX(steps[now]), box.top + box.height / 2);
+  };
+}

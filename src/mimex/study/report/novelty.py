@@ -1,0 +1,98 @@
+"""Novelty maps and film strips for the page, from what training recorded in run folders."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mimex.study.report.encode import packed
+from mimex.study.runs import Group
+from mimex.train.novelty import read_records
+
+STAGES, FEWER_STAGES, MANY_GROUPS = 6, 3, 60
+"""Maps of a method: one for each sixth of the training, or third where there are many groups."""
+
+FILMS = 6
+"""Moments of a run whose film strips are shown."""
+
+FILM_GROUPS = 40
+"""Groups with film strips: of one run each, about 40 kB."""
+
+
+def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Maps, one set a group with all its runs together; and film strips of a group's first run."""
+    maps: list[dict[str, Any]] = []
+    films: list[dict[str, Any]] = []
+    for group in groups:
+        records = [read_records(run.path) for run in group.runs]
+        names = {"task": group.task, "method": group.label}
+        stages = STAGES if len(groups) <= MANY_GROUPS else FEWER_STAGES
+        planes = _planes([record for run in records for record in run], stages)
+        if planes:
+            maps.append(names | {"planes": planes})
+        moments = [record for record in records[0] if record["films"]]
+        if moments and len(films) < FILM_GROUPS:
+            chosen = np.linspace(0, len(moments) - 1, min(FILMS, len(moments))).round().astype(int)
+            films.append(
+                names
+                | {"run": group.runs[0].name, "moments": [_moment(moments[i]) for i in chosen]}
+            )
+    return maps, films
+
+
+def _planes(records: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The planes of all records, each with a map for every stage of the training."""
+    if not records:
+        return []
+    last = max(record["step"] for record in records)
+    # A record is of the steps before it: on the edge of two stages it belongs to the first.
+    stages: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+    for record in records:
+        stages[max(0, int(np.ceil(record["step"] / last * count)) - 1)].append(record)
+    found = []
+    for number, plane in enumerate(records[0]["planes"]):
+        maps = []
+        ever = np.zeros(plane["cells"], bool)
+        for end, part in enumerate(stages, start=1):
+            if not part:
+                continue
+            same = [record["planes"][number] for record in part]
+            visits = np.sum([p["visits"] for p in same], axis=0, dtype=np.int64)
+            paid = np.sum([p["visits"] * p["bonus"].astype(float) for p in same], axis=0)
+            cells = np.flatnonzero(visits)
+            ever |= visits > 0
+            maps.append(
+                {
+                    "until": int(last * end / count),
+                    "cells": base64.b64encode(np.packbits(visits.ravel() > 0)).decode(),
+                    "visits": packed(np.log(visits.ravel()[cells])),
+                    "bonus": packed((paid / np.maximum(visits, 1)).ravel()[cells]),
+                    "coverage": float(ever.mean()),
+                }
+            )
+        about = {key: plane[key] for key in ("name", "axes", "low", "high", "cells")}
+        found.append(about | {"maps": maps})
+    return found
+
+
+def _moment(record: dict[str, Any]) -> dict[str, Any]:
+    """A record's film strips: windows, length and numbers in the order of the packed arrays."""
+    return {
+        "step": record["step"],
+        "films": [
+            {
+                "kind": film["kind"],
+                "shape": list(film["features"].shape),
+                "numbers": film["numbers"].tolist(),
+                "features": packed(film["features"]),
+                "prediction": packed(film["prediction"]),
+                "hidden": film["hidden"].int().flatten().tolist(),
+                "by_number": film["hidden"].ndim == 3,
+                "reward": film["reward"].tolist(),
+            }
+            for film in record["films"]
+        ],
+    }

@@ -1,0 +1,90 @@
+"""Making the runs of a study: each once, whatever happens in between."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mimex.study.backends import Backend
+from mimex.study.folder import StudyFolder
+from mimex.study.plan import PlannedRun
+from mimex.study.process import Job
+
+ATTEMPTS = 2
+"""How often a run may be started in one call: a failed one is tried once more."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the runs."""
+
+
+@dataclass
+class Progress:
+    """Which runs are in which state, by name."""
+
+    queued: list[str]
+    done: list[str]
+    running: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # with the reason
+    stopped: bool = False
+
+
+def sweep(
+    folder: StudyFolder,
+    runs: Sequence[PlannedRun],
+    backend: Backend,
+    *,
+    threads: int,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Makes the runs that are not finished, and continues those that were interrupted.
+
+    Args:
+        folder: Where they go; this process has to be the only one that sweeps it.
+        runs: What to make, in this order.
+        backend: Where to make it.
+        threads: Threads of each run.
+        stop: Asked again and again; True lets the runs save and ends the sweep.
+        watch: Shown how it goes, again and again.
+    """
+    planned = {run.name: run for run in runs}
+    done = [run.name for run in runs if folder.finished(run)]
+    progress = Progress([name for name in planned if name not in set(done)], done)
+    queue, attempts = deque(progress.queued), Counter[str]()
+    while queue or progress.running:
+        if stop():
+            backend.stop()
+            progress.queued += progress.running
+            progress.running, progress.stopped = [], True
+            break
+        while queue and len(progress.running) < backend.slots:
+            run = planned[queue.popleft()]
+            attempts[run.name] += 1
+            progress.queued.remove(run.name)
+            progress.running.append(run.name)
+            backend.start(_job(folder, run, threads))
+        for name, code in backend.ended().items():
+            progress.running.remove(name)
+            if folder.finished(planned[name]):
+                progress.done.append(name)
+            elif attempts[name] < ATTEMPTS:
+                progress.queued.append(name)
+                queue.appendleft(name)
+            else:
+                progress.failed[name] = _reason(code)
+        watch(progress)
+        time.sleep(LOOK_EVERY)
+    watch(progress)
+    return progress
+
+
+def _job(folder: StudyFolder, run: PlannedRun, threads: int) -> Job:
+    return Job(run.name, tuple(run.arguments), folder.run(run.name), folder.log(run.name), threads)
+
+
+def _reason(code: int) -> str:
+    if code == 0:
+        return "ended without an error before its last step"
+    return f"killed by signal {-code}" if code < 0 else f"ended with the exit code {code}"

@@ -1,0 +1,71 @@
+"""Film strips: windows as they were, what was hidden of them, and what the bonus filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.prediction import FEATURE_CLIP
+from mimex.data.windows import WindowIndex
+from mimex.nn.running import RunningMeanStd
+from mimex.types import Window
+
+WINDOWS = 4
+"""Windows of each kind that are kept."""
+
+NUMBERS = 64
+"""Numbers of a step that are kept: enough for a look, and a record stays small."""
+
+
+@runtime_checkable
+class Reconstructs(Protocol):
+    """A bonus that can say what it thinks is behind its masks."""
+
+    statistics: RunningMeanStd | None  # with which it normalises features, if it does
+
+    def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
+        """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
+
+
+def most_novel(index: WindowIndex, bonus: Tensor) -> Window:
+    """The full windows of a rollout with the greatest bonus, which is given for all ``(M, N)``."""
+    full = (index.rows > 0).all(dim=1)
+    scores = bonus.flatten().masked_fill(~full, -torch.inf)
+    return index[scores.topk(min(WINDOWS, int(full.sum()))).indices]
+
+
+def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[dict[str, Any]]:
+    """What a bonus makes of windows, by kind; nothing where it does not reconstruct."""
+    if not isinstance(bonus, Reconstructs):
+        return []
+    strips = []
+    for kind, window in windows.items():
+        if window is None or len(window) == 0:
+            continue
+        full = window.valid.all(dim=1).nonzero().flatten()[:WINDOWS]
+        if len(full) == 0:
+            continue
+        actions = None if window.actions is None else window.actions[full]
+        some = Window(window.features[full], window.valid[full], actions)
+        hidden, prediction = bonus.reconstruct(some)
+        seen = some.features.float()  # as the network takes them, like the prediction
+        if bonus.statistics is not None:
+            seen = bonus.statistics.normalise(seen, FEATURE_CLIP)
+        # Where there are many numbers, those that differ most between the windows' steps.
+        spread = seen.flatten(0, 1).var(dim=0, correction=0)
+        kept = spread.topk(min(NUMBERS, len(spread))).indices.sort().values
+        strips.append(
+            {
+                "kind": kind,
+                "numbers": kept.to(torch.int32),
+                "features": seen[..., kept],
+                "hidden": hidden if hidden.ndim == 2 else hidden[..., kept],
+                "prediction": prediction.detach()[..., kept],
+                "reward": bonus.reward(some),
+            }
+        )
+    return strips

@@ -1,0 +1,93 @@
+import json
+
+import pytest
+
+from mimex.cli import main
+from mimex.study.plans import PLANS
+
+TINY = """
+tasks = ["FrankaReach"]
+seeds = 2
+[settings]
+envs = 4
+loop = { rollout_steps = 8, bonus_minibatch = 16 }
+ppo = { minibatches = 2, epochs = 1 }
+world.episode_steps = 10
+eval.episodes = 2
+[axes.method]
+none = { bonus = "none" }
+rnd = { bonus = "rnd" }
+[scales.cpu.settings]
+steps = 96
+"""
+
+
+def test_list_names_every_plan(capsys):
+    assert main(["study", "list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in PLANS)
+
+
+def test_show_tells_what_would_run(capsys):
+    command = ["study", "show", "mask-ratio", "--tasks", "KukaPick", "--seeds", "2"]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert "20% | 50% | 70%" in text
+    assert "6 runs, 36,000,000 steps in all" in text
+    assert main([*command, "--set", "steps=5", "--commands"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith("mimex train KukaPick ")
+    assert "--mimex.mask-ratio 0.2" in lines[0]
+    assert "--steps 5 " in lines[0]
+
+
+def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    assert main(["study", "init", str(path), "--like", "masks-per-window"]) == 0
+    assert main(["study", "show", str(path), "--seeds", "1"]) == 0
+    assert "4 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rum", "difficulty"], "did you mean 'run'"),
+        (["run", "dificulty"], "did you mean 'difficulty'"),
+        (["run", "mine.toml"], "mimex study init mine.toml makes it"),
+        (["run", "difficulty", "--tasks", "KukaPik"], "did you mean 'KukaPick'"),
+        (["run", "difficulty", "--set", "steps"], "wants NAME=VALUE"),
+        (["run", "difficulty", "--set", "ppo.epoch=3"], "--ppo.epoch"),
+        (["run", "difficulty", "--set", "threads=3"], "sets threads to 3"),
+        (["run", "difficulty", "--scale", "paper"], "add --set vision.checkpoint=FILE"),
+        (["run", "difficulty", "--jobs", "0"], "--jobs is 0"),
+        (["run", "difficulty", "--backend", "rey"], "did you mean 'ray'"),
+        (["init", "mine"], "must end in .toml"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())  # what makes no study leaves no trace
+
+
+@pytest.mark.slow
+def test_one_command_leads_from_a_plan_to_figures_and_a_report(tmp_path, capsys):
+    plan, out = tmp_path / "tiny.toml", tmp_path / "study"
+    plan.write_text(TINY)
+    command = ["study", "run", str(plan), "--out", str(out)]
+    assert main([*command, "--seeds", "1"]) == 0
+    assert "2 runs done, 0 failed" in capsys.readouterr().out
+    assert (out / "report.html").stat().st_size > 10_000
+    assert (out / "figures" / "curves.png").stat().st_size > 1_000
+    assert main(command) == 0  # with the second seed
+    assert "4 runs done, 0 failed" in capsys.readouterr().out
+    names = {run["name"] for run in json.loads((out / "study.json").read_text())["runs"]}
+    assert names == {
+        f"FrankaReach-{method}-{seed}" for method in ("none", "rnd") for seed in (0, 1)
+    }
+    config = json.loads((out / "runs" / "FrankaReach-rnd-1" / "config.json").read_text())
+    assert (config["bonus"], config["seed"], config["envs"]) == ("rnd", 1, 4)

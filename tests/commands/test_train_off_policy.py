@@ -1,0 +1,212 @@
+"""Whole off-policy runs in processes of their own: killed, stopped, resumed, broken."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from mimex.cli import main
+from mimex.data.memory import free_memory
+from mimex.train.checkpoint import Checkpoints, load
+
+REPEAT = 50  # frames a step, of an episode's 1,000
+ROW = 5 * REPEAT
+
+
+def command(run, rows, *more, task="cartpole_swingup", observation="state", bonus="mimex"):
+    """A small run of so many rows of metrics, saved every third."""
+    return [
+        *("train", f"dmc/{task}", "--observation", observation, "--bonus", bonus),
+        *("--out", str(run), "--steps", str(rows * ROW), "--off-policy.report-every", str(ROW)),
+        *("--suite.action-repeat", str(REPEAT), "--drqv2.seed-steps", "12"),
+        *("--drqv2.random-steps", "8", "--drqv2.batch", "8", "--drqv2.hidden", "16"),
+        *("--track.checkpoint-every", str(3 * ROW), "--threads", "1"),
+        *("--eval.every", str(7 * ROW), "--eval.episodes", "1"),
+        *more,
+    ]
+
+
+def pixels(run, rows, *more):
+    """The same from small pictures of three frames."""
+    small = ("--suite.image-size", "36", "--suite.quality", "fast")
+    return command(run, rows, *small, *more, observation="pixels")
+
+
+def start(arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "mimex.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def rows(run):
+    """The metrics without times."""
+    path = run / "metrics.jsonl"
+    text = path.read_text() if path.exists() else ""
+    parsed = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
+
+
+def wait_for(process, run, count):
+    deadline = time.monotonic() + 120
+    while len(rows(run)) < count:
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def assert_equal(one, other, place="state"):
+    assert type(one) is type(other), place
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), place
+        for key, value in one.items():
+            assert_equal(value, other[key], f"{place}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), place
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            assert_equal(*pair, f"{place}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), place
+    else:
+        assert np.array_equal(one, other), place
+
+
+def assert_same_runs(found, expected):
+    assert rows(found) == rows(expected)
+    (step, state), (same_step, same_state) = (
+        Checkpoints(run / "checkpoints").latest() for run in (found, expected)
+    )
+    assert step == same_step
+    assert_equal(state, same_state)
+    records = [sorted((run / "novelty").glob("*")) for run in (found, expected)]
+    assert [path.name for path in records[0]] == [path.name for path in records[1]]
+    for pair in zip(*records, strict=True):
+        assert_equal(*map(load, pair))
+
+
+def kill(arguments, run, count):
+    process = start(arguments)
+    wait_for(process, run, count)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("make", [command, pytest.param(pixels, marks=pytest.mark.render)])
+def test_a_killed_run_ends_as_if_undisturbed(tmp_path, make):
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert main(make(straight, 10)) == 0
+    kill(make(killed, 10), killed, 5)
+    assert main(make(killed, 10)) == 0
+    assert_same_runs(killed, straight)
+
+
+@pytest.mark.slow
+@pytest.mark.render
+def test_published_pixels_survive_three_kills_with_a_ring_that_goes_round(tmp_path):
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    more = ("--replay.capacity", "60", "--suite.quality", "published", "--replay.memory-mapped")
+    assert main(pixels(straight, 30, *more)) == 0
+    for count in (8, 14, 22):
+        kill(pixels(killed, 30, *more), killed, count)
+    assert main(pixels(killed, 30, *more)) == 0
+    assert_same_runs(killed, straight)
+
+
+def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_path):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    more = ("--off-policy.report-every", str(100 * REPEAT), "--drqv2.seed-steps", "1")
+    total = 400 * REPEAT // ROW
+    assert main(command(straight, total, *more)) == 0
+    process = start(command(stopped, total, *more))
+    wait_for(process, stopped, 1)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "the same command continues" in output
+    assert main(command(stopped, total, *more)) == 0
+    assert rows(stopped) == rows(straight)
+
+
+def test_a_run_may_be_made_longer(tmp_path):
+    short, long = tmp_path / "short", tmp_path / "long"
+    assert main(command(short, 6)) == 0
+    assert main(command(short, 12)) == 0
+    assert main(command(long, 12)) == 0
+    assert rows(short)[-1]["drqv2/critic_loss"] == rows(long)[-1]["drqv2/critic_loss"]
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+    run = tmp_path / "run"
+    assert main(command(run, 8)) == 0
+    newest = max((run / "checkpoints").glob("step_*"))
+    newest.write_bytes(newest.read_bytes()[:-10])
+    before = rows(run)
+    assert main(command(run, 8)) == 0
+    assert "Falling back" in caplog.text
+    assert rows(run) == before  # made again, the same
+
+
+def test_a_run_without_a_saved_buffer_continues_with_a_new_one(tmp_path):
+    run = tmp_path / "run"
+    assert main(command(run, 6, "--replay.no-save")) == 0
+    assert not (run / "replay").exists()
+    assert main(command(run, 12, "--replay.no-save")) == 0
+    assert rows(run)[-1]["step"] == 12 * ROW
+
+
+def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(run, 50, "--drqv2.lr", "1e30")) == 1
+    error = capsys.readouterr().err
+    assert "failed.safetensors" in error
+    evidence = load(run / "failed.safetensors")
+    assert f"update {evidence['update']}" in error
+    assert evidence["minibatch"]["observations"].shape == (8, 5)
+    assert set(evidence["state"]) >= {"agent", "bonus", "environment", "replay"}
+
+
+def test_a_buffer_larger_than_memory_is_refused_before_anything_is_written(tmp_path, capsys):
+    run = tmp_path / "run"
+    wanted = str(2 * free_memory() // (3 * 84 * 84))
+    arguments = ["train", "dmc/cartpole_balance", "--observation", "pixels", "--out", str(run)]
+    assert main([*arguments, "--replay.capacity", wanted, "--steps", f"{wanted}0"]) == 1
+    error = capsys.readouterr().err
+    assert "GB of memory are free" in error
+    assert "--replay.memory-mapped" in error
+    assert not (run / "config.json").exists()
+
+
+@pytest.mark.parametrize("bonus", ["none", "mimex", "rnd", "icm", "pseudocount"])
+def test_every_bonus_trains_and_the_run_is_evaluated(bonus, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(run, 4, bonus=bonus)) == 0
+    last = rows(run)[-1]
+    assert last["step"] == 4 * ROW
+    assert ("bonus/mean" in last) == (bonus != "none")
+    assert "eval/return" in last
+    assert "eval/success" not in last
+    config = json.loads((run / "config.json").read_text())
+    assert (config["agent"], config["suite"]["quality"]) == ("drqv2", "published")
+    capsys.readouterr()
+    assert main(["eval", str(run), "--episodes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "over 2 episodes of 20 steps" in said
+    assert "success" not in said
+
+
+@pytest.mark.render
+def test_play_writes_a_video_of_a_pixel_run(tmp_path):
+    run = tmp_path / "run"
+    assert main(pixels(run, 4)) == 0
+    assert main(["play", str(run)]) == 0
+    assert (run / "videos" / "play.mp4").stat().st_size > 1000

@@ -1,0 +1,368 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from mimex.data.memory import free_memory
+from mimex.data.replay import ReplayBuffer
+from mimex.data.replay_settings import ReplaySettings
+
+DISCOUNT = 0.5
+
+
+class Story:
+    """What happened, in the simplest words: one list of episodes for each environment.
+
+    An observation is its own number; action and reward of a step are those of what it led to.
+    """
+
+    def __init__(self, replay):
+        self.replay = replay
+        self.episodes = {env: [] for env in range(replay.num_envs)}
+        self.terminated = set()
+        self.count = 0
+
+    def observation(self):
+        self.count += 1
+        shape = self.replay.observations.shape[1:]
+        kind = np.float32 if len(shape) == 1 else np.uint8
+        return np.full(shape, self.count if len(shape) == 1 else self.count % 256, kind)
+
+    def start(self, env=0):
+        self.replay.start(self.observation(), env)
+        self.episodes[env].append([self.count])
+
+    def step(self, env=0, terminated=False):
+        after = self.observation()
+        action = np.full(self.replay.actions.shape[1], -self.count, np.float32)
+        self.replay.add(after, action, self.count / 8, terminated, env)
+        self.episodes[env][-1].append(self.count)
+        if terminated:
+            self.terminated.add(self.count)
+
+    def kept(self, env):
+        """The numbers that the ring still has."""
+        return set(self.numbers(env)[-self.replay.slots :])
+
+    def numbers(self, env):
+        return [number for episode in self.episodes[env] for number in episode]
+
+    def transitions(self):
+        """What may be sampled: first number to (episode, place in it)."""
+        found = {}
+        for env, episodes in self.episodes.items():
+            kept = self.kept(env)
+            full = len(self.numbers(env)) > self.replay.slots
+            past = set(sorted(kept)[: self.replay._reach]) if full else set()
+            for episode in episodes:
+                for place, number in enumerate(episode[:-1]):
+                    if number in kept - past:
+                        found[number] = (episode, place)
+        return found
+
+    def check(self, batch):
+        replay, allowed = self.replay, self.transitions()
+        for row in range(len(batch.actions)):
+            number = int(batch.observations[:][row].flatten()[-1])
+            episode, place = allowed[number]
+            end = min(place + replay.n_step, len(episode) - 1)
+            rewards = [DISCOUNT**k * n / 8 for k, n in enumerate(episode[place + 1 : end + 1])]
+            assert float(batch.rewards[row]) == pytest.approx(sum(rewards))
+            final = episode[end] in self.terminated
+            discount = 0.0 if final else DISCOUNT ** (end - place)
+            assert float(batch.discounts[row]) == pytest.approx(discount)
+            assert float(batch.actions[row][0]) == -episode[place + 1]
+            stacks = self.stack(episode, place), self.stack(episode, end)
+            assert channels(batch.observations[:][row]) == stacks[0]
+            assert channels(batch.next_observations[:][row]) == stacks[1]
+            if batch.windows is not None:
+                self.check_window(batch, row, episode, place)
+
+    def check_window(self, batch, row, episode, place):
+        windows, length = batch.windows, self.replay.window
+        last = place + (self.replay.ends_at == "next")
+        everything = torch.cat([batch.observations[:], windows.others[:]])
+        shown = everything[windows.places[row]]
+        for k in range(length):
+            at = last - (length - 1 - k)
+            assert bool(windows.valid[row, k]) == (at >= 0)
+            if at >= 0:
+                assert channels(shown[k]) == self.stack(episode, at)
+                action = 0 if at == 0 else -episode[at]
+                assert float(windows.actions[row, k, 0]) == action
+            else:
+                assert not windows.actions[row, k].any()
+
+    def stack(self, episode, place):
+        return [episode[max(place - k, 0)] for k in range(self.replay.stack - 1, -1, -1)]
+
+
+def channels(observation):
+    """The numbers that a stack of one-channel frames, or of vectors of one number, consists of."""
+    return observation.reshape(len(observation), -1)[:, 0].int().tolist()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=8),
+    unfinished=st.integers(0, 5),
+    n_step=st.integers(1, 4),
+    stack=st.integers(1, 3),
+    window=st.integers(0, 5),
+    ends_at=st.sampled_from(["observation", "next"]),
+    run=st.integers(1, 4),
+    capacity=st.integers(14, 40),
+)
+def test_whatever_is_sampled_is_what_happened(
+    lengths, unfinished, n_step, stack, window, ends_at, run, capacity
+):
+    replay = ReplayBuffer(
+        capacity,
+        (1, 2, 2),
+        2,
+        pixels=True,
+        stack=stack,
+        n_step=n_step,
+        discount=DISCOUNT,
+        window=window,
+        ends_at=ends_at,
+        run=run,
+    )
+    story = Story(replay)
+    for length, terminated in lengths:
+        story.start()
+        for step in range(length):
+            story.step(terminated=terminated and step == length - 1)
+    story.start()
+    for _ in range(unfinished):
+        story.step()
+    if story.transitions():
+        story.check(replay.sample(40, generator()))
+    else:
+        with pytest.raises(ValueError, match="transition"):
+            replay.sample(1, generator())
+
+
+def test_every_transition_is_as_likely_as_any_other_of_all_environments():
+    replay = ReplayBuffer(60, (1,), 1, pixels=False, num_envs=2, discount=DISCOUNT, run=3, window=2)
+    story = Story(replay)
+    for env, lengths in enumerate([(7, 3, 12, 25), (2, 1)]):
+        for length in lengths:
+            story.start(env)
+            for _ in range(length):
+                story.step(env)
+    batch = replay.sample(40_000, generator())
+    seen = batch.observations[:].flatten().int()
+    expected = story.transitions()
+    counts = torch.bincount(seen, minlength=story.count + 1)
+    assert set(counts.nonzero().flatten().tolist()) == set(expected)
+    shares = counts[list(expected)] / len(seen)
+    assert shares.tolist() == pytest.approx([1 / len(expected)] * len(expected), rel=0.2)
+
+
+def test_runs_are_neighbours_in_time_whose_windows_share_observations():
+    replay = ReplayBuffer(500, (1,), 1, pixels=False, window=5, run=4)
+    story = Story(replay)
+    story.start()
+    for _ in range(400):
+        story.step()
+    batch = replay.sample(256, generator())
+    runs = batch.observations[:].view(64, 4)
+    steps = runs.diff(dim=1)
+    assert (steps == 1).float().mean() > 0.95  # but for the few that run over the newest
+    shared = len(batch.windows.others)
+    replay.run = 1
+    assert len(replay.sample(256, generator()).windows.others) > 3 * shared
+
+
+def test_windows_can_be_had_for_any_observation_that_the_ring_remembers():
+    replay = ReplayBuffer(10, (1,), 1, pixels=False, window=3)
+    story = Story(replay)
+    story.start()
+    for _ in range(14):
+        story.step()
+    envs, numbers = torch.zeros(3, dtype=torch.int64), torch.tensor([14, 6, 5])
+    windows = replay.windows_at(envs, numbers)
+    shown = windows.others[:].flatten()[windows.places]
+    assert windows.valid.tolist() == [[True] * 3, [False, True, True], [False, False, True]]
+    assert shown[0].tolist() == [13, 14, 15]
+    assert shown[1, 1:].tolist() == [6, 7]
+
+
+def test_the_newest_stack_repeats_the_first_frame_of_an_episode():
+    replay = ReplayBuffer(20, (1, 2, 2), 1, pixels=True, stack=3)
+    story = Story(replay)
+    story.start()
+    assert channels(replay.newest()[0]) == [1, 1, 1]
+    story.step()
+    assert channels(replay.newest()[0]) == [1, 1, 2]
+    story.step()
+    story.start()
+    assert channels(replay.newest()[0]) == [4, 4, 4]
+
+
+def test_a_step_without_an_episode_is_refused():
+    replay = ReplayBuffer(20, (1,), 1, pixels=False)
+    with pytest.raises(ValueError, match=r"start\(observation\) first"):
+        replay.add(np.zeros(1, np.float32), np.zeros(1, np.float32), 0.0, False)
+
+
+def test_a_buffer_larger_than_memory_is_refused_with_the_numbers_and_the_way_out(tmp_path):
+    count = 2 * free_memory() // (3 * 84 * 84)
+    with pytest.raises(ValueError, match=r"GB.*memory-mapped") as error:
+        ReplayBuffer(count, (3, 84, 84), 1, pixels=True, stack=3)
+    assert f"{count:,}" in str(error.value)
+
+
+def test_a_buffer_too_small_for_its_windows_is_refused():
+    with pytest.raises(ValueError, match=r"replay.capacity=8 .* at least 11"):
+        ReplayBuffer(8, (3, 84, 84), 1, pixels=True, stack=3, n_step=3, window=5)
+    with pytest.raises(ValueError, match=r"replay.capacity"):
+        ReplaySettings(capacity=0)
+
+
+def played(folder, steps, seed=0, capacity=40, mapped=False):
+    """A buffer with a story, which is the same whenever the seed is."""
+    replay = ReplayBuffer(
+        capacity,
+        (1, 2, 2),
+        1,
+        pixels=True,
+        num_envs=2,
+        stack=2,
+        window=3,
+        n_step=2,
+        folder=folder,
+        memory_mapped=mapped,
+    )
+    story = Story(replay)
+    for env in range(2):
+        story.start(env)
+    go_on(story, steps, seed)
+    return replay, story
+
+
+def go_on(story, steps, seed=1):
+    choose = np.random.default_rng(seed)
+    for _ in range(steps):
+        env = int(choose.integers(2))
+        story.step(env, terminated=bool(ended := choose.random() < 0.2))
+        if ended:
+            story.start(env)
+
+
+def same(one, other):
+    batches = one.sample(50, generator()), other.sample(50, generator())
+    parts = [
+        (*b[1:4], b.observations[:], b.next_observations[:], b.windows.others[:], *b.windows[1:])
+        for b in batches
+    ]
+    return all(torch.equal(a, b) for a, b in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("steps", [5, 30, 200])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_saved_buffer_samples_the_same_after_loading(tmp_path, steps, mapped):
+    replay, _ = played(tmp_path, steps, mapped=mapped)
+    replay.save()
+    loaded, _ = played(tmp_path, 0, mapped=False)
+    loaded.load_state_dict(replay.state_dict())
+    assert same(replay, loaded)
+
+
+def test_a_save_writes_only_what_is_new_and_forgets_what_no_checkpoint_needs(tmp_path):
+    replay, story = played(tmp_path, 30)
+    replay.save()
+    saved = sum(replay.added)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+    go_on(story, 4)
+    replay.save()
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+    assert before.items() <= after.items()
+    new = [load_file(path)["rewards"] for path in after if path not in before]
+    assert sum(map(len, new)) == sum(replay.added) - saved
+    for _ in range(30):
+        go_on(story, 20)
+        replay.save()
+    files = list(tmp_path.glob("*.safetensors"))
+    assert not set(before) & set(files)
+    assert len(files) < 20
+
+
+def test_the_checkpoint_before_the_last_can_still_be_loaded_and_leads_to_the_same(tmp_path):
+    replay, story = played(tmp_path, 50)
+    replay.save()
+    older = replay.state_dict()
+    go_on(story, 60)
+    replay.save()
+    resumed, retold = played(tmp_path, 50)
+    resumed.load_state_dict(older)
+    go_on(retold, 60)
+    resumed.save()
+    assert same(replay, resumed)
+    again, _ = played(tmp_path, 0)
+    again.load_state_dict(resumed.state_dict())
+    assert same(replay, again)
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_the_state_before_it(tmp_path):
+    """The process dies when it would put the second file of the second save in its place."""
+    program = """
+import os, sys
+from pathlib import Path
+from tests.data.test_replay import go_on, played
+replay, story = played(Path(sys.argv[1]), 50)
+replay.save()
+go_on(story, 60)
+left, replace = [1], os.replace
+def dies(*paths):
+    if not left:
+        os._exit(9)
+    left.pop()
+    replace(*paths)
+os.replace = dies
+replay.save()
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == 9
+    straight, story = played(None, 50)
+    resumed, retold = played(tmp_path, 50)
+    resumed.load_state_dict(straight.state_dict())
+    assert same(straight, resumed)
+    go_on(story, 60)
+    go_on(retold, 60)
+    resumed.save()
+    loaded, _ = played(tmp_path, 0)
+    loaded.load_state_dict(straight.state_dict())
+    assert same(straight, loaded)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
+    replay, _ = played(tmp_path, 30)
+    replay.save()
+    path = sorted(tmp_path.glob("*.safetensors"))[0]
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        bad = content[:-10] if damage == "cut" else content[:-10] + b"x" + content[-9:]
+        path.write_bytes(bad)
+    loaded, _ = played(tmp_path, 0)
+    with pytest.raises(ValueError, match="gone" if damage == "gone" else path.name):
+        loaded.load_state_dict(replay.state_dict())
+
+
+def test_a_buffer_of_another_size_is_refused(tmp_path):
+    replay, _ = played(tmp_path, 30)
+    replay.save()
+    with pytest.raises(ValueError, match=r"replay.capacity"):
+        played(tmp_path, 0, capacity=60)[0].load_state_dict(replay.state_dict())

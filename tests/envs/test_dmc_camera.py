@@ -1,0 +1,78 @@
+"""Pictures against dm_control's own renderer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mimex.envs.dmc import DMC
+from mimex.envs.dmc_camera import SuiteCamera
+from mimex.envs.dmc_physics import load_suite
+from mimex.envs.dmc_tasks import PUBLISHED, camera_of, domain_and_task
+from mimex.envs.dmc_vector import VectorDMC
+
+pytestmark = pytest.mark.render
+
+
+@pytest.mark.parametrize("task", [*PUBLISHED, "cartpole_balance", "reacher_hard"])
+def test_published_pixels_are_dm_controls_own_bit_for_bit(task: str) -> None:
+    domain, _ = domain_and_task(task)
+    env = DMC(task, observation="pixels")
+    own = load_suite(task)
+    own.task.random.seed(3)
+    own.reset()
+    observation, _ = env.reset(seed=3)
+    spec = own.action_spec()
+    for action in np.random.default_rng(0).uniform(-1, 1, (3, *spec.shape)):
+        expected = own.physics.render(84, 84, camera_id=camera_of(domain))
+        np.testing.assert_equal(observation, expected.transpose(2, 0, 1))
+        observation, *_ = env.step(action.astype(np.float32))
+        scaled = action.astype(np.float32).astype(float)
+        for _ in range(2):
+            own.step(spec.minimum + (scaled + 1) / 2 * (spec.maximum - spec.minimum))
+    env.close()
+
+
+def test_new_terrain_is_drawn() -> None:
+    env = DMC("quadruped_escape", observation="pixels", quality="fast")
+    env.reset(seed=0)
+    own = env.environment.physics
+    hills = env.environment.physics.model.hfield_data
+    before = env._picture("eye", (84, 84), True)
+    hills[:] = hills[::-1].copy()
+    after = env._picture("eye", (84, 84), True)
+    assert (before != after).any()
+    assert own.model.vis.global_.offwidth == 640  # what others draw with is as it was
+    env.close()
+
+
+def test_fast_pictures_differ_in_little_but_the_light() -> None:
+    pictures = []
+    for quality in ("published", "fast"):
+        env = DMC("cartpole_swingup", observation="pixels", quality=quality)
+        pictures.append(env.reset(seed=0)[0].astype(int))
+        env.close()
+    difference = np.abs(pictures[0] - pictures[1])
+    assert 0 < difference.mean() < 3
+    assert np.corrcoef(pictures[0].ravel(), pictures[1].ravel())[0, 1] > 0.95
+
+
+def test_one_camera_draws_several_simulations() -> None:
+    together = VectorDMC("finger_turn_easy", 3, observation="pixels", quality="fast")
+    observation, _ = together.reset(seed=5)
+    for i in range(3):
+        alone = DMC("finger_turn_easy", observation="pixels", quality="fast")
+        np.testing.assert_equal(observation[i], alone.reset(seed=5 + i)[0])
+        alone.close()
+    together.close()
+
+
+def test_a_closed_camera_says_so() -> None:
+    physics = load_suite("cartpole_balance").physics
+    model, data = physics.model.ptr, physics.data.ptr
+    camera = SuiteCamera(model, 0, (20, 30))
+    assert camera.picture(model, data).shape == (20, 30, 3)
+    camera.close()
+    camera.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        camera.picture(model, data)

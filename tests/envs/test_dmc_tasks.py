@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mimex.envs.dmc_physics import dm_control_suite
+from mimex.envs.dmc_tasks import NAMES, PUBLISHED, camera_of, domain_and_task
+
+
+def test_the_names_are_those_of_the_installed_suite() -> None:
+    assert set(map(domain_and_task, NAMES)) == set(dm_control_suite().ALL_TASKS)
+    assert set(PUBLISHED) <= set(NAMES)
+
+
+def test_domains_of_two_words_are_told_from_their_tasks() -> None:
+    assert domain_and_task("ball_in_cup_catch") == ("ball_in_cup", "catch")
+    assert domain_and_task("humanoid_CMU_run") == ("humanoid_CMU", "run")
+    assert domain_and_task("lqr_lqr_2_1") == ("lqr", "lqr_2_1")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("cartpole_swing_up", "cartpole_swingup"), ("quadruped_runs", "quadruped_run")],
+)
+def test_an_unknown_task_is_answered_with_the_nearest(wrong: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+        domain_and_task(wrong)
+
+
+def test_a_quadruped_is_seen_from_where_the_published_agent_sees_it() -> None:
+    assert camera_of("quadruped") == 2
+    assert camera_of("cartpole") == 0
+
+
+def test_the_tasks_are_registered_without_loading_dm_control() -> None:
+    code = (
+        "import sys, gymnasium, mimex.envs; "
+        "assert 'dmc/humanoid_CMU_run' in gymnasium.registry; "
+        "assert not {'dm_control', 'mujoco', 'torch', 'OpenGL'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,234 @@
+"""The page in a real browser."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import expect, sync_playwright
+
+from mimex.study.report import write_report
+
+pytestmark = pytest.mark.slow
+
+NASTY = "<img src=x onerror=document.title='broken'>"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, write_run_to, write_maps):
+    """Two tasks, three methods with two or three seeds, maps and film strips."""
+    film = {
+        "kind": "first",
+        "numbers": torch.arange(6),
+        "features": torch.randn(2, 5, 6),
+        "prediction": torch.randn(2, 5, 6),
+        "hidden": torch.rand(2, 5) > 0.5,
+        "reward": torch.tensor([0.25, 0.5]),
+    }
+    root = tmp_path_factory.mktemp("study")
+    heights = {"none": 0.2, NASTY: 0.5, "mimex": 0.9}
+    for task in ("FrankaReach", "KukaPick"):
+        for bonus, height in heights.items():
+            for seed in range(3 if bonus == "mimex" else 2):
+                top = height + 0.01 * seed
+                paid = 0.0 if bonus == "none" else 0.1
+                metrics = {
+                    "eval/success": lambda x, top=top: top * min(1, 2 * x),
+                    "train/reward": lambda x, top=top: top * x,
+                    "bonus/reward": lambda x, paid=paid: paid * (1 - x / 2),
+                    "bonus/mean": lambda x, paid=paid: paid * (1 - x / 2),
+                    "bonus/share": lambda x, paid=paid: paid,
+                    "explore/coverage": lambda x: 0.1 * min(1, 2 * x),
+                    "ppo/std": lambda x: 1 - x,
+                }
+                name = f"{task}-{bonus}-{seed}".replace("/", "")
+                folder = write_run_to(
+                    root / "runs" / name,
+                    task=task,
+                    bonus=bonus,
+                    seed=seed,
+                    metrics=metrics,
+                    ppo={"lr": top},
+                )
+                records = [(500, (0.5, 0.0, 0.5), 1.0), (1000, (0.7, 0.2, 0.3), 2.0)]
+                write_maps(folder, records, [film] if bonus == "mimex" else [])
+    labels = [
+        {"name": run.name, "labels": {"bonus": run.name.split("-", 1)[1].rsplit("-", 1)[0]}}
+        for run in (root / "runs").iterdir()
+    ]
+    (root / "study.json").write_text(json.dumps({"runs": labels}))
+    return write_report([root], root / "report.html", title=f"About {NASTY}").path
+
+
+@pytest.fixture
+def open_page(chromium, report):
+    """Opens the report; what the console said and what was fetched is checked at the end."""
+    said, fetched, contexts = [], [], []
+
+    def open_it(width=1280, scheme="light"):
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: fetched.append(request.url))
+        page.goto(report.as_uri())
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert set(fetched) == {report.as_uri()}
+
+
+def panel(page, section, place=0):
+    return page.locator(f"#{section} figure.panel").nth(place)
+
+
+def test_the_overview_tells_every_method_with_its_interval(open_page):
+    page = open_page()
+    rows = page.locator("#overview-table tr:not(.narrow)")
+    expect(rows).to_have_count(1 + 2 * 3)
+    mimex = rows.filter(has_text="mimex").first
+    assert "91.0 %" in mimex.inner_text()  # the mean of 0.90, 0.91 and 0.92
+    assert (
+        page.locator("#summary").inner_text().startswith("14 runs · 2 tasks · 3 methods · 2 to 3")
+    )
+    aggregate = page.locator("#aggregate tr").filter(has_text="mimex")
+    assert "100.0 %" in aggregate.inner_text()  # surely better than none
+
+
+def test_names_are_text(open_page):
+    page = open_page()
+    assert page.title() == f"About {NASTY}"
+    assert page.locator("h1").inner_text() == f"About {NASTY}"
+    expect(page.locator("#legend button").filter(has_text="onerror")).to_have_count(1)
+    assert page.locator("img").count() == 0
+
+
+def test_hovering_tells_values_at_a_step(open_page):
+    page = open_page()
+    plot = panel(page, "curves").locator("svg")
+    plot.hover(position={"x": plot.bounding_box()["width"] - 9, "y": 60})
+    tip = page.locator("#tip")
+    expect(tip).to_be_visible()
+    lines = tip.inner_text().splitlines()
+    assert lines[0] == "1k steps"
+    assert "mimex" in lines[1]  # the highest first
+    assert "91.0 %" in lines[1]
+    page.mouse.move(5, 5)
+    expect(tip).to_be_hidden()
+    plot.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(tip).to_be_visible()
+    assert tip.inner_text().startswith("950 steps")
+
+
+def test_a_method_that_is_switched_off_is_nowhere(open_page):
+    page = open_page()
+    lines = panel(page, "curves").locator("path.line")
+    expect(lines).to_have_count(3)
+    chip = page.locator("#legend button").filter(has_text="mimex")
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    expect(lines).to_have_count(2)
+    expect(page.locator("#overview-table tr").filter(has_text="mimex")).to_have_count(0)
+    expect(page.locator("#map-table tr").filter(has_text="mimex")).to_have_count(0)
+    chip.click()
+    expect(lines).to_have_count(3)
+
+
+def test_another_metric_smoothing_and_single_runs(open_page):
+    page = open_page()
+    line = panel(page, "curves").locator("path.line").first
+    before = line.get_attribute("d")
+    page.select_option("select[aria-label=metric]", "ppo/std")
+    assert panel(page, "curves").locator("path.line").first.get_attribute("d") != before
+    assert "span all runs" in page.locator("#curve-lead").inner_text()
+    page.select_option("select[aria-label=metric]", "eval/success")
+    assert panel(page, "curves").locator("path.line").first.get_attribute("d") == before
+    page.locator("input[aria-label=smoothing]").fill("5")
+    assert panel(page, "curves").locator("path.line").first.get_attribute("d") != before
+    expect(panel(page, "curves").locator("path.band")).to_have_count(3)
+    page.get_by_label("single runs").check()
+    expect(panel(page, "curves").locator("path.run")).to_have_count(2 + 2 + 3)
+    expect(panel(page, "curves").locator("path.band")).to_have_count(0)
+
+
+def test_the_bonus_stands_against_the_reward(open_page):
+    page = open_page()
+    first = panel(page, "bonus").locator("path.line")
+    expect(first).to_have_count(5)  # three rewards and two bonuses
+    page.select_option("#bonus-controls select", "KukaPick")
+    expect(first).to_have_count(5)
+
+
+def test_maps_show_visits_and_bonus(open_page):
+    page = open_page()
+    maps = page.locator("#map-table canvas")
+    expect(maps).to_have_count(3 * 2)
+    first = page.locator("#map-table tr").filter(has_text="mimex").locator("canvas").first
+    box = first.bounding_box()
+    column, row = 10.5 / 24, 1 - 12.5 / 24  # the cell of x = 0.5, y = 0
+    first.hover(position={"x": column * box["width"], "y": row * box["height"]})
+    expect(page.locator("#tip")).to_contain_text("3 visits")
+    expect(page.locator("#tip")).to_contain_text("mean bonus 1")
+    before = maps.last.evaluate("canvas => canvas.toDataURL()")
+    page.get_by_role("button", name="from the side").click()
+    assert maps.last.evaluate("canvas => canvas.toDataURL()") != before
+    page.locator("#map-controls button", has_text="bonus").click()
+    expect(page.locator("#map-scale")).to_contain_text("mean bonus")
+    expect(page.locator("#map-table tr").filter(has_text="mimex")).to_contain_text("10.0 %")
+
+
+def test_settings_ablations_and_films_are_there(open_page):
+    page = open_page()
+    expect(page.locator("#settings-table")).to_contain_text("ppo.lr")
+    expect(page.locator("#ablations figure circle").first).to_be_visible()
+    expect(page.locator("#film-strips .strip")).to_have_count(2)
+    expect(page.locator("#film-strips")).to_contain_text("bonus 0.25")
+    expect(page.locator("#videos")).to_have_count(0)  # none were recorded
+    expect(page.locator("#version-list")).to_contain_text("python 3.11")
+
+
+def brightness(page):
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return np.mean([int(part) for part in re.findall(r"\d+", colour)[:3]])
+
+
+def test_light_and_dark_follow_the_system_and_the_button(open_page):
+    page = open_page(scheme="dark")
+    assert brightness(page) < 60
+    page.locator("#theme").click()
+    assert brightness(page) > 200
+    assert brightness(open_page(scheme="light")) > 200
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_screen(open_page, width):
+    page = open_page(width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert panel(page, "curves").locator("svg").bounding_box()["width"] > 0.4 * min(width, 900)

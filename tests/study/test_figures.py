@@ -1,0 +1,153 @@
+"""Figures show every method and task, with bands where there are seeds, in three formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mimex.study.figures import curves_figure, figures_of, scores_figure
+from mimex.study.panels import Look, draw_curves, draw_profiles
+from mimex.study.runs import Run, find_runs, group_runs
+
+TASKS, METHODS = ("FrankaReach", "KukaPick"), ("none", "mimex")
+STEPS = 10_000 * np.arange(1, 6)
+
+
+def write_study(path: Path, seeds: int, figure: str = "curves", name: str = "mine") -> Path:
+    planned = []
+    for task in TASKS:
+        for place, method in enumerate(METHODS):
+            for seed in range(seeds):
+                run = path / "runs" / f"{task}-{method}-{seed}"
+                run.mkdir(parents=True)
+                config = {"task": task, "bonus": method, "reward": "dense", "seed": seed}
+                (run / "config.json").write_text(json.dumps(config | {"steps": 50_000}))
+                rows = [
+                    {"step": int(step), "eval/success": (place + 1 + 0.1 * seed) * step / 2e5}
+                    for step in STEPS
+                ]
+                text = "".join(json.dumps(row) + "\n" for row in rows)
+                (run / "metrics.jsonl").write_text(text)
+                labels = {"method": f"method {method}"}
+                planned.append({"name": run.name, "task": task, "seed": seed, "labels": labels})
+    plan = {"name": name, "figure": figure, "metric": "eval/success"}
+    (path / "study.json").write_text(json.dumps({"plan": plan, "runs": planned}))
+    return path
+
+
+def lines_of(axes) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_ydata() for line in axes.get_lines()}
+
+
+def test_a_study_becomes_files_that_say_their_methods(tmp_path):
+    paths = figures_of(write_study(tmp_path / "study", seeds=3), tmp_path / "figures")
+    names = {"curves", "aggregate", "profiles"}
+    assert {path.name for path in paths} == {
+        f"{n}.{f}" for n in names for f in ("png", "pdf", "svg")
+    }
+    assert all(path.stat().st_size > 5_000 for path in paths)
+    drawn = (tmp_path / "figures" / "curves.svg").read_text()
+    for words in (*TASKS, "method none", "method mimex", "success rate", "3 seeds"):
+        assert words in drawn
+    assert (tmp_path / "figures" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "curves.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_same_runs_give_the_same_files(tmp_path):
+    study = write_study(tmp_path / "study", seeds=1)
+    once = figures_of(study, tmp_path / "once", formats=["svg", "pdf"])
+    again = figures_of(study, tmp_path / "again", formats=["svg", "pdf"])
+    for one, other in zip(once, again, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("ablation", "sequence-length", {"curves", "ablation", "aggregate", "profiles"}),
+        ("bars", "difficulty", {"curves", "bars", "difficulty", "aggregate", "profiles"}),
+    ],
+)
+def test_the_plan_says_what_is_drawn(tmp_path, kind, name, expected):
+    study = write_study(tmp_path / "study", seeds=1, figure=kind, name=name)
+    paths = figures_of(study, tmp_path, formats=["png"])
+    assert {path.stem for path in paths} == expected
+
+
+def test_curves_are_means_with_bands_where_there_are_two_seeds_or_more(tmp_path):
+    groups = group_runs(find_runs([write_study(tmp_path, seeds=2)]))
+    figure = curves_figure(groups, "eval/success", Look(["none", "mimex"]))
+    assert [axes.get_title() for axes in figure.axes] == list(TASKS)
+    drawn = lines_of(figure.axes[0])
+    assert drawn["none"] == pytest.approx(1.05 * STEPS / 2e5)
+    assert drawn["mimex"] == pytest.approx(2.05 * STEPS / 2e5)
+    assert len(figure.axes[0].collections) == 2
+
+    alone = group_runs([group.runs[0] for group in groups])
+    figure = curves_figure(alone, "eval/success", Look(["none", "mimex"]))
+    assert set(lines_of(figure.axes[0])) == {"none", "mimex"}
+    assert len(figure.axes[0].collections) == 0
+
+
+def test_bands_of_success_stay_between_none_and_all():
+    runs = [
+        Run("x", Path("x"), {"task": "t", "seed": seed}, {}, {"step": STEPS, "eval/success": y})
+        for seed, y in enumerate([np.zeros(5), np.ones(5)])
+    ]
+    axes = Figure().add_subplot()
+    draw_curves(axes, group_runs(runs), "eval/success", Look(["all runs"]))
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0.0, 1.0)
+
+
+def test_methods_differ_in_colour_and_in_dashes():
+    look = Look(["none", "icm", "rnd", "mimex"])
+    styles = [look.line(label) for label in look.labels]
+    assert len({style["color"] for style in styles}) == 4
+    assert len({style["dashes"] for style in styles}) == 4
+
+
+def test_final_scores_are_bars_with_a_dot_for_every_run(tmp_path):
+    groups = group_runs(find_runs([write_study(tmp_path, seeds=3)]))
+    figure = scores_figure(groups, "eval/success", Look(["none", "mimex"]), with_curves=False)
+    axes = figure.axes[0]
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx([1.1 / 4, 2.1 / 4])
+    assert [word.get_text() for word in axes.get_xticklabels()] == ["none", "mimex"]
+    dots = [line for line in axes.get_lines() if line.get_marker() == "."]
+    assert [sorted(line.get_ydata()) for line in dots] == [
+        pytest.approx([0.25, 0.275, 0.3]),
+        pytest.approx([0.5, 0.525, 0.55]),
+    ]
+
+
+def test_a_profile_of_one_run_is_a_line_without_a_band():
+    axes = Figure().add_subplot()
+    scores = {"none": {"t": np.array([0.5])}, "mimex": {"t": np.array([0.2, 0.8])}}
+    draw_profiles(axes, scores, "eval/success", Look(["none", "mimex"]))
+    assert set(lines_of(axes)) == {"none", "mimex"}
+    assert len(axes.collections) == 1
+
+
+def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
+    axes = Figure().add_subplot()
+    draw_profiles(axes, {"none": {"t": np.zeros(3)}}, "eval/success", Look(["none"]))
+    (line,) = axes.get_lines()
+    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (0.0, 1.0)
+    assert not line.get_ydata().any()
+
+
+def test_unfinished_runs_are_told(tmp_path):
+    study = write_study(tmp_path / "study", seeds=2)
+    config = study / "runs" / "KukaPick-none-1" / "config.json"
+    config.write_text(config.read_text().replace("50000", "90000"))
+    figures_of(study, tmp_path, formats=["svg"])
+    assert "1 unfinished run in curves only" in (tmp_path / "curves.svg").read_text()
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="formats is 'jpg'"):
+        figures_of(write_study(tmp_path, seeds=1), tmp_path, formats=["jpg"])

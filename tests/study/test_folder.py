@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from mimex.study.folder import StudyFolder
+from mimex.study.plan import PlannedRun
+from mimex.study.plans import PLANS
+
+PLAN = PLANS["mask-ratio"]
+
+
+def a_run(**settings):
+    return PlannedRun("run-0", "KukaPick", 0, {"x": "a"}, {"steps": 100, "seed": 0} | settings)
+
+
+def metrics(folder, text):
+    path = folder.run("run-0") / "metrics.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def checkpoint(folder, step):
+    path = folder.run("run-0") / "checkpoints" / f"step_{step:012d}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def test_a_run_is_finished_when_metrics_and_checkpoint_have_reached_the_budget(tmp_path):
+    folder, run = StudyFolder(tmp_path), a_run()
+    assert not folder.finished(run)
+    metrics(folder, '{"step": 96}\n{"step": 128}\n')
+    assert not folder.finished(run)
+    checkpoint(folder, 96)
+    assert not folder.finished(run)
+    checkpoint(folder, 128)
+    assert folder.finished(run)
+    assert not folder.finished(a_run(steps=129))
+
+
+def test_the_latest_row_is_the_last_whole_one(tmp_path):
+    folder = StudyFolder(tmp_path)
+    assert folder.latest("run-0") == {}
+    metrics(folder, '{"step": 1, "a": 2}\n{"step": 2, "a": 3}\n{"step": 3, "a"')
+    assert folder.latest("run-0") == {"step": 2, "a": 3}
+    metrics(folder, "".join(f'{{"step": {i}, "pad": "{"x" * 1000}"}}\n' for i in range(200)))
+    assert folder.latest("run-0")["step"] == 199
+
+
+def test_the_record_keeps_all_runs_that_were_ever_asked_for(tmp_path):
+    folder = StudyFolder(tmp_path)
+    folder.record(PLAN, "cpu", PLAN.runs("cpu", seeds=2))
+    folder.record(PLAN, "cpu", PLAN.runs("cpu", tasks=["KukaPick"], seeds=1))
+    study = json.loads((tmp_path / "study.json").read_text())
+    assert [run["name"] for run in study["runs"]] == [run.name for run in PLAN.runs("cpu", seeds=2)]
+    assert study["plan"]["metric"] == "eval/success"
+    assert study["runs"][0]["labels"] == {"mask-ratio": "20%"}
+
+
+def test_more_steps_continue_a_study_and_other_settings_do_not(tmp_path):
+    folder = StudyFolder(tmp_path)
+    folder.record(PLAN, "cpu", [a_run(**{"rnd.hidden": (8, 8)})])
+    folder.record(PLAN, "cpu", [a_run(steps=200, **{"rnd.hidden": (8, 8)})])
+    assert folder.read()["runs"][0]["settings"]["steps"] == 200
+    with pytest.raises(ValueError, match="holds another study: run-0"):
+        folder.record(PLAN, "cpu", [a_run(**{"rnd.hidden": (8, 9)})])
+
+
+def test_the_last_words_of_a_log_are_its_last_lines(tmp_path):
+    folder = StudyFolder(tmp_path)
+    assert folder.last_words("run-0") == []
+    folder.log("run-0").parent.mkdir()
+    folder.log("run-0").write_text("one\n\ntwo  \nthree\n")
+    assert folder.last_words("run-0", lines=2) == ["two", "three"]

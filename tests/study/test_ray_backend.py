@@ -1,0 +1,133 @@
+"""A real Ray cluster of two nodes on this machine, of which one is lost in the middle."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mimex.cli import main
+from mimex.study.ray_backend import RayBackend
+
+ROLLOUT = 32  # steps
+
+
+def start_study(plan, out, address, *more):
+    where = ("--backend", "ray", "--address", address)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "mimex.cli", "study", "run", str(plan), "--out", str(out)),
+            *(*where, "--no-report", *more),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def below(pid):
+    """All processes that a process has started, and those that they have, with their commands."""
+    parents, commands = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            commands[int(path.name)] = (path / "cmdline").read_text().split("\0")
+        except OSError:
+            continue  # it has just ended
+    found = {}
+    todo = [pid]
+    while todo:
+        parent = todo.pop()
+        children = [child for child, above in parents.items() if above == parent]
+        found |= {child: commands[child] for child in children}
+        todo += children
+    return found
+
+
+def run_on(raylet):
+    """The folder of the run that a node makes at the moment, if there is one."""
+    for words in below(raylet).values():
+        if "mimex.cli" in words and "--out" in words:
+            return Path(words[words.index("--out") + 1])
+    return None
+
+
+def steps(run):
+    path = run / "metrics.jsonl"
+    return path.read_text().count("\n") * ROLLOUT if path.exists() else 0
+
+
+def wait_for(process, condition, seconds=180):
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return answer
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_runs_of_a_lost_node_continue_elsewhere_from_their_checkpoint(cluster, tiny_plan, tmp_path):
+    out, budget = tmp_path / "study", 6400
+    node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    raylet = node.all_processes["raylet"][0].process.pid
+    more = ("--seeds", "1", "--set", f"steps={budget}")
+    study = start_study(tiny_plan, out, cluster.address, *more)
+    lost = wait_for(study, lambda: run_on(raylet))
+    wait_for(study, lambda: steps(lost) > 640)
+    for pid in (raylet, *below(raylet)):  # all at once, as when a machine is switched off
+        os.kill(pid, signal.SIGKILL)
+    saved = int(max((lost / "checkpoints").glob("step_*")).stem.removeprefix("step_"))
+    assert steps(lost) < budget
+    said, _ = study.communicate(timeout=300)
+    assert study.returncode == 0, said
+    assert "2 runs done, 0 failed" in said
+    log = (out / "logs" / f"{lost.name}.log").read_text()
+    assert log.count("$ mimex train") == 2
+    assert f"continuing from step {saved:,}" in log
+    for run in (out / "runs").iterdir():
+        assert steps(run) + ROLLOUT == budget  # each step once; the warm-up has no row
+
+
+@pytest.mark.slow
+def test_a_stopped_study_lets_the_clusters_runs_save(cluster, tiny_plan, tmp_path):
+    out = tmp_path / "study"
+    more = ("--seeds", "1", "--set", "steps=1000000")
+    study = start_study(tiny_plan, out, cluster.address, *more)
+    run = out / "runs" / "FrankaReach-none-0"
+    wait_for(study, lambda: steps(run) > 96)
+    study.send_signal(signal.SIGINT)
+    said, _ = study.communicate(timeout=120)
+    assert study.returncode == 130
+    assert "the same command continues" in said
+    assert "stopped by SIGTERM" in (out / "logs" / f"{run.name}.log").read_text()
+
+
+def test_without_a_cluster_the_remedy_is_named(tiny_plan, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    command = ["study", "run", str(tiny_plan), "--out", str(tmp_path / "s"), "--backend", "ray"]
+    assert main([*command, "--address", "127.0.0.1:1"]) == 1
+    assert "`ray start --head` starts one" in capsys.readouterr().err
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'mimex\[ray\]'"):
+        RayBackend("auto", threads=1)

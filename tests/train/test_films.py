@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from mimex import RND, MIMEx, RolloutWindows, Window
+from mimex.train.films import NUMBERS, WINDOWS, films, most_novel
+
+
+def windows(count=9, numbers=3):
+    features = torch.randn(count, 5, numbers, generator=torch.Generator().manual_seed(0))
+    valid = torch.ones(count, 5, dtype=torch.bool)
+    valid[0, 0] = False
+    return Window(features, valid)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normalise):
+    bonus, shown = MIMEx(3, seed=1, normalise=normalise), windows()
+    shown.features.mul_(3)
+    bonus.learn(shown)
+    [film] = films(bonus, {"first": shown, "newest": None})
+    assert film["kind"] == "first"
+    size = shown.features[shown.valid].std(dim=0, correction=0) if normalise else torch.ones(3)
+    middle = shown.features[shown.valid].mean(dim=0) if normalise else torch.zeros(3)
+    expected = (shown.features[1 : 1 + WINDOWS] - middle) / size
+    torch.testing.assert_close(film["features"], expected)
+    assert film["hidden"].shape == (WINDOWS, 5)
+    assert (film["hidden"].sum(1) == 4).all()  # 70 % of five
+    # The error of what is shown as hidden is the bonus itself.
+    errors = (film["features"] - film["prediction"]).square().mean(2)
+    paid = (errors * film["hidden"]).sum(1) / film["hidden"].sum(1)
+    torch.testing.assert_close(film["reward"], paid)
+
+
+def test_filming_changes_nothing():
+    filmed, other = MIMEx(3, seed=1), MIMEx(3, seed=1)
+    films(filmed, {"first": windows()})
+    torch.testing.assert_close(filmed.learn(windows())[0], other.learn(windows())[0])
+
+
+def test_of_many_numbers_those_that_differ_most_are_kept():
+    shown = windows(numbers=NUMBERS + 10)
+    shown.features[..., 3:13] *= 1e-3
+    [film] = films(MIMEx(NUMBERS + 10, seed=1), {"first": shown})
+    assert film["numbers"].tolist() == [0, 1, 2, *range(13, NUMBERS + 10)]
+    torch.testing.assert_close(
+        film["features"], shown.features[1 : 1 + WINDOWS, :, film["numbers"]]
+    )
+
+
+def test_a_bonus_that_fills_in_nothing_has_no_film():
+    assert films(RND(3, seed=1), {"first": windows()}) == []
+
+
+def test_the_most_novel_windows_are_full_ones():
+    index = RolloutWindows(3, 2).build(torch.randn(6, 2, 4), torch.zeros(6, 2, dtype=torch.bool))
+    bonus = torch.arange(12.0).view(6, 2)
+    bonus[0, 0] = 100.0  # its window is padded
+    chosen = most_novel(index, bonus)
+    torch.testing.assert_close(chosen.features, index[torch.tensor([11, 10, 9, 8])].features)
+    assert chosen.valid.all()
+    short = RolloutWindows(3, 2).build(torch.randn(1, 2, 4), torch.zeros(1, 2, dtype=torch.bool))
+    assert len(most_novel(short, torch.ones(1, 2))) == 0

@@ -1,0 +1,101 @@
+"""Novelty maps: what is counted, and that a killed run writes the same files."""
+
+import numpy as np
+import pytest
+
+from mimex.train.coverage import Coverage
+from mimex.train.novelty import NoveltyMap, read_records, remove_after, write_record
+from mimex.train.planes import FIRST_STATES, HandPlanes, PrincipalPlane
+
+HANDS = np.array([[0.51, 0.01, 0.51], [0.52, 0.02, 0.93], [0.01, -0.59, 0.01], [9.0, 0.0, 0.5]])
+
+
+def test_cells_hold_visits_and_the_mean_bonus():
+    novelty = NoveltyMap(HandPlanes())
+    novelty.visit(HANDS, np.array([1.0, 3.0, 5.0, 100.0]))
+    novelty.visit(HANDS[:1], np.array([5.0]))
+    above, side = novelty.take()
+    assert above["visits"].sum() == 4  # one was outside
+    assert above["visits"][10, 12] == 3
+    assert above["bonus"][10, 12] == 3.0  # of 1, 3 and 5
+    assert above["bonus"][0, 0] == 5.0
+    assert side["visits"][10, 10] == 2
+    assert side["visits"][10, 18] == 1
+    assert side["bonus"][10, 18] == 3.0
+    assert above["bonus"][above["visits"] == 0].max() == 0
+
+
+def test_a_record_begins_a_new_map_but_not_a_new_coverage():
+    novelty = NoveltyMap(HandPlanes())
+    novelty.visit(HANDS, np.ones(4))
+    assert novelty.share == 2 / 576
+    novelty.take()
+    assert sum(int(plane["visits"].sum()) for plane in novelty.take()) == 0
+    assert novelty.share == 2 / 576
+
+
+def test_the_map_from_above_is_the_coverage_without_its_height():
+    rng = np.random.default_rng(1)
+    places = rng.uniform(-0.2, 1.4, (300, 3))
+    coverage, novelty = Coverage(), NoveltyMap(HandPlanes())
+    coverage.visit(places)
+    novelty.visit(places, np.zeros(300))
+    above, side = (plane["visits"] > 0 for plane in novelty.take())
+    assert not (coverage.visited.any(axis=2) & ~above).any()
+    assert not (coverage.visited.any(axis=1) & ~side).any()
+
+
+def test_nothing_is_lost_before_the_principal_axes_are_known():
+    rng = np.random.default_rng(2)
+    states, bonus = rng.normal(size=(FIRST_STATES + 7, 3)), rng.uniform(size=FIRST_STATES + 7)
+    at_once, one_by_one = NoveltyMap(PrincipalPlane()), NoveltyMap(PrincipalPlane())
+    at_once.visit(states[:FIRST_STATES], bonus[:FIRST_STATES])
+    at_once.visit(states[FIRST_STATES:], bonus[FIRST_STATES:])
+    for state, paid in zip(states, bonus, strict=True):
+        one_by_one.visit(state[None], np.array([paid]))
+    [one], [other] = at_once.take(), one_by_one.take()
+    assert one["visits"].sum() == FIRST_STATES + 7
+    np.testing.assert_array_equal(one["visits"], other["visits"])
+    np.testing.assert_allclose(one["bonus"], other["bonus"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("saved_after", [100, FIRST_STATES + 50])
+def test_a_saved_map_goes_on_exactly(tmp_path, saved_after):
+    rng = np.random.default_rng(3)
+    states, bonus = rng.normal(size=(FIRST_STATES + 500, 4)), rng.uniform(size=FIRST_STATES + 500)
+    straight, first = NoveltyMap(PrincipalPlane()), NoveltyMap(PrincipalPlane())
+    for part in (slice(0, saved_after), slice(saved_after, None)):
+        straight.visit(states[part], bonus[part])
+    first.visit(states[:saved_after], bonus[:saved_after])
+    resumed = NoveltyMap(PrincipalPlane())
+    resumed.load_state_dict(first.state_dict())
+    first.visit(states[:50], bonus[:50])  # must not change what was saved
+    resumed.visit(states[saved_after:], bonus[saved_after:])
+    assert resumed.share == straight.share
+    write_record(tmp_path / "a", 5, straight)
+    write_record(tmp_path / "b", 5, resumed)
+    name = "novelty/step_000000000005.safetensors"
+    assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_records_come_in_order_and_newer_ones_can_be_removed(tmp_path):
+    novelty = NoveltyMap(HandPlanes())
+    for step in (2000, 100, 1_000_000):
+        novelty.visit(HANDS[:1], np.array([float(step)]))
+        write_record(tmp_path, step, novelty)
+    found = read_records(tmp_path)
+    assert [record["step"] for record in found] == [100, 2000, 1_000_000]
+    assert found[1]["planes"][0]["bonus"].max() == 2000.0
+    assert found[0]["planes"][0]["axes"] == ("x (m)", "y (m)")
+    remove_after(tmp_path, 2000)
+    assert [record["step"] for record in read_records(tmp_path)] == [100, 2000]
+
+
+def test_damaged_records_are_left_out(tmp_path):
+    novelty = NoveltyMap(HandPlanes())
+    for step in (1, 2):
+        write_record(tmp_path, step, novelty)
+    path = tmp_path / "novelty" / "step_000000000001.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert [record["step"] for record in read_records(tmp_path)] == [2]
+    assert read_records(tmp_path / "nowhere") == []
