@@ -172,13 +172,11 @@ def memory_table(frames: int) -> list[str]:
         f"| buffer | {frames:,} frames, measured (GB) | the same, computed | 1M frames, computed |",
         "|---|---|---|---|",
     ]
-    for kind in ("single frames", "stacks"):
-        lines.append(
-            f"| {kind} | {measured_megabytes(kind, frames) * 1024**2 / 1e9:.2f} "
-            f"| {computed_gigabytes(kind, frames):.2f} "
-            f"| {computed_gigabytes(kind, 1_000_000):.1f} |"
-        )
-    return lines
+    return lines + [
+        f"| {kind} | {measured_megabytes(kind, frames) * 1024**2 / 1e9:.2f} "
+        f"| {computed_gigabytes(kind, frames):.2f} | {computed_gigabytes(kind, 1_000_000):.1f} |"
+        for kind in ("single frames", "stacks")
+    ]
 
 
 def main() -> None:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.bonus.autoencoder import AutoencoderSize
-from mimex.config import TrainConfig, VisionSettings, preset
+from mimex.config import TrainConfig, VisionSettings, parse, preset
+from mimex.config.presets import NOISE_STEPS
+from mimex.envs.dmc_tasks import NAMES
 
 
 def test_settings_survive_json():
@@ -64,6 +67,78 @@ def test_every_setting_of_the_command_line_is_explained(capsys):
     text = capsys.readouterr().out
     for words in ("--ppo.epochs", "Passes over each rollout", "--mimex.mask-ratio", "--scale.beta"):
         assert words in text
+
+
+def test_the_paper_preset_of_the_suite_is_the_release():
+    paper = preset("paper", task="dmc/cartpole_swingup_sparse")
+    assert (paper.agent, paper.observation, paper.envs) == ("drqv2", "pixels", 1)
+    agent = paper.drqv2
+    assert (agent.batch, agent.n_step, agent.hidden, agent.lr) == (1024, 1, 1024, 1e-4)
+    assert (agent.features, agent.std_steps) == ("encoder", 100_000)
+    suite = paper.suite
+    assert (suite.action_repeat, suite.image_size, suite.stack) == (2, 84, 3)
+    assert suite.quality == "published"
+    assert (paper.mimex.padding, paper.mimex.normalise) == ("zeros", False)
+    assert (paper.eval.every, paper.eval.episodes) == (10_000, 10)
+    assert paper.off_policy.ends_at == "observation"
+    assert paper.replay.run == 1
+
+
+def test_noise_falls_more_slowly_in_what_drqv2_calls_medium_and_hard():
+    for task, steps in (("quadruped_run", 500_000), ("humanoid_run", 2_000_000)):
+        assert preset("paper", task=f"dmc/{task}").drqv2.std_steps == steps
+    assert set(NOISE_STEPS) <= set(NAMES)
+
+
+def test_from_pixels_the_cpu_preset_is_drqv2_as_published():
+    assert preset("cpu", "pixels", "dmc/cartpole_balance").drqv2 == PUBLISHED
+
+
+def test_a_suites_state_is_its_own_feature_normalised():
+    state = preset("cpu", task="dmc/cartpole_swingup")
+    assert state.observation == "state"
+    assert state.drqv2.features == "encoder"
+    bonuses = (state.mimex, state.rnd, state.icm, state.pseudocount)
+    assert all(bonus.normalise for bonus in bonuses)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "agent", "observation"),
+    [
+        (["FrankaReach"], "ppo", "oracle"),
+        (["FrankaReach", "--out", "dmc/cartpole_swingup"], "ppo", "oracle"),
+        (["dmc/cartpole_swingup"], "drqv2", "state"),
+        (["--bonus", "mimex", "dmc/cartpole_swingup", "--preset=paper"], "drqv2", "pixels"),
+        (["dmc/cartpole_swingup", "--observation", "pixels"], "drqv2", "pixels"),
+    ],
+)
+def test_defaults_follow_the_task(arguments, agent, observation):
+    config = parse(arguments).checked()
+    assert (config.agent, config.observation) == (agent, observation)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dmc/cartpole_swingupp"], "did you mean 'dmc/cartpole_swingup'"),
+        (["cartpole_swingup"], "did you mean 'dmc/cartpole_swingup'"),
+        (["dmc/cartpole_swingup", "--observation", "oracle"], "one of state, pixels"),
+        (["dmc/cartpole_swingup", "--agent", "ppo"], "trained by drqv2"),
+        (["FrankaReach", "--agent", "drqv2"], "trained by ppo"),
+        (["FrankaReach", "--agent", "dqn"], "--agent is 'dqn'"),
+        (["dmc/cartpole_swingup", "--reward", "dense"], "has a reward of its own"),
+        (["dmc/cartpole_swingup", "--suite.quality", "quick"], "--suite.quality is 'quick'"),
+        (["dmc/cartpole_swingup", "--scale.normalise", "return"], "use 'step' or 'none'"),
+    ],
+)
+def test_what_does_not_go_together_is_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        parse(arguments).checked()
+
+
+def test_folders_have_no_slash_in_their_names():
+    config = parse(["dmc/cartpole_swingup", "--bonus", "rnd", "--seed", "3"])
+    assert config.folder == Path("runs/dmc-cartpole_swingup-state-rnd-3")
 
 
 def test_pixels_have_defaults_of_their_own():

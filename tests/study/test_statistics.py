@@ -162,13 +162,21 @@ def test_the_probability_of_improvement_is_mann_and_whitneys(x, y):
     assert found.value == pytest.approx(expected)
     assert 0 <= found.low <= found.value <= found.high <= 1
     back = probability_of_improvement({"a": y}, {"a": x})
-    assert back.value == pytest.approx(1 - expected)
+    assert (back.value, back.low) == pytest.approx((1 - expected, 1 - found.high), abs=1e-3)
 
 
 def test_three_runs_that_beat_three_others_are_no_certainty():
     estimate = probability_of_improvement({"a": [4.0, 5.0, 6.0]}, {"a": [1.0, 2.0, 3.0]})
     assert estimate.value == estimate.high == 1.0
     assert 0.3 < estimate.low < 0.7
+
+
+def test_the_interval_of_an_improvement_ends_where_its_spread_no_longer_explains_it():
+    low = probability_of_improvement({"a": [4.0, 5.0]}, {"a": [1.0, 2.0, 3.0, 0.0]}).low
+    # Hanley and McNeil: two of ours above one of theirs, one of ours above two of theirs.
+    two_above_one, one_above_two = low / (2 - low), 2 * low**2 / (1 + low)
+    variance = low * (1 - low) + (two_above_one - low**2) + 3 * (one_above_two - low**2)
+    assert 1 - low == pytest.approx(1.96 * np.sqrt(variance / 8), abs=0.002)
 
 
 def test_methods_are_compared_on_the_same_tasks():

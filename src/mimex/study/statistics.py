@@ -167,10 +167,11 @@ def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
         y = theirs[task][:, 0]
         wins = (x > y) + 0.5 * (x == y)  # (seeds of better, of worse)
         share += float(wins.mean()) / len(ours)
-        shared_x = (len(x) - 1) * chances / (1 + chances)
-        shared_y = (len(y) - 1) * (1 - chances) / (2 - chances)
-        spread = chances * (1 - chances) * (1 + shared_x + shared_y) / wins.size
-        variance += spread / len(ours) ** 2
+        # Pairs of runs are not independent: many share their run of the other method, or ours.
+        shared = (len(x) - 1) * (1 - chances) / (2 - chances) + (len(y) - 1) * chances / (
+            1 + chances
+        )
+        variance += chances * (1 - chances) * (1 + shared) / wins.size / len(ours) ** 2
     reach = ndtri((1 + LEVEL) / 2) * np.sqrt(variance)
     possible = chances[np.abs(chances - share) <= reach]
     return Estimate(share, float(min([share, *possible])), float(max([share, *possible])))

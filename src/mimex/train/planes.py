@@ -35,6 +35,7 @@ class Plane:
     low: tuple[float, float]
     high: tuple[float, float]
     cells: tuple[int, int]
+    shared: bool = True  # the same for every run, so that maps of runs may be added up
 
     def flat_cells(self, points: Floats) -> NDArray[np.int64]:
         """The cell of each point ``(n, 2)``, counted row by row of the first axis; -1 outside."""
@@ -109,7 +110,7 @@ class PrincipalPlane:
         edge = PRINCIPAL_EDGE
         cells = (PRINCIPAL_CELLS, PRINCIPAL_CELLS)
         self.planes: tuple[Plane, ...] = (
-            Plane("principal axes", names, (-edge, -edge), (edge, edge), cells),
+            Plane("principal axes", names, (-edge, -edge), (edge, edge), cells, shared=False),
         )
         self._mean: NDArray[np.float64] | None = None  # (D,)
         self._directions = np.zeros((0, 2))  # (D, 2), each divided by its deviation

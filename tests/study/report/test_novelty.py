@@ -7,6 +7,8 @@ import torch
 from mimex.study.report.encode import unpacked
 from mimex.study.report.novelty import STAGES, novelty
 from mimex.study.runs import find_runs, group_runs
+from mimex.train.novelty import NoveltyMap, write_record
+from mimex.train.planes import FIRST_STATES, PrincipalPlane
 
 HERE, THERE = (0.51, 0.01, 0.51), (0.01, -0.59, 0.01)
 
@@ -34,6 +36,19 @@ def test_maps_add_up_the_seeds_stage_by_stage(tmp_path, write_run, write_maps):
     assert visited(last) == [0]
     assert unpacked(last["bonus"]) == pytest.approx([5.0])
     assert (first["coverage"], last["coverage"]) == (1 / 576, 2 / 576)
+
+
+def test_maps_on_axes_of_their_own_are_not_added_up(tmp_path, write_run):
+    rng = np.random.default_rng(0)
+    for seed in range(2):
+        states = NoveltyMap(PrincipalPlane())
+        states.visit(rng.normal(size=(FIRST_STATES, 3)), np.ones(FIRST_STATES))
+        write_record(write_run(f"r{seed}", seed=seed), 1000, states)
+    [only], _ = novelty(group_runs(find_runs([tmp_path / "runs"])))
+    [plane] = only["planes"]
+    assert not plane["shared"]
+    visits = np.exp(unpacked(plane["maps"][-1]["visits"])).round()
+    assert visits.sum() == FIRST_STATES
 
 
 def test_films_are_of_the_first_run_from_its_beginning_to_its_end(tmp_path, write_run, write_maps):

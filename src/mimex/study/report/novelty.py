@@ -23,14 +23,17 @@ FILM_GROUPS = 40
 
 
 def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Maps, one set a group with all its runs together; and film strips of a group's first run."""
+    """Maps, one set a group, and film strips of a group's first run.
+
+    Maps are of all runs together, or of the first where every run has axes of its own.
+    """
     maps: list[dict[str, Any]] = []
     films: list[dict[str, Any]] = []
     for group in groups:
         records = [read_records(run.path) for run in group.runs]
         names = {"task": group.task, "method": group.label}
         stages = STAGES if len(groups) <= MANY_GROUPS else FEWER_STAGES
-        planes = _planes([record for run in records for record in run], stages)
+        planes = _planes(records, stages)
         if planes:
             maps.append(names | {"planes": planes})
         moments = [record for record in records[0] if record["films"]]
@@ -43,10 +46,13 @@ def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[st
     return maps, films
 
 
-def _planes(records: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """The planes of all records, each with a map for every stage of the training."""
-    if not records:
+def _planes(runs: Sequence[Sequence[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
+    """The planes of the runs' records, each with a map for every stage of the training."""
+    first: Sequence[dict[str, Any]] = next(filter(None, runs), ())
+    if not first:
         return []
+    shared = all(plane.get("shared", True) for plane in first[0]["planes"])
+    records = [record for run in runs for record in run] if shared else first
     last = max(record["step"] for record in records)
     # A record is of the steps before it: on the edge of two stages it belongs to the first.
     stages: list[list[dict[str, Any]]] = [[] for _ in range(count)]
@@ -74,7 +80,7 @@ def _planes(records: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any
                 }
             )
         about = {key: plane[key] for key in ("name", "axes", "low", "high", "cells")}
-        found.append(about | {"maps": maps})
+        found.append(about | {"shared": shared, "maps": maps})
     return found
 
 

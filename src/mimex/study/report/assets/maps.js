@@ -88,6 +88,8 @@ function drawMaps() {
       make("td", { class: "number" }, ...estimateText(coverage, true))));
   });
   table.append(body);
+  byId("map-lead").textContent = `Where the agent was in each part of the training, ${longest.shared
+    ? "all seeds together" : "one run of each method, on axes fitted to its first states"}, and how large the raw bonus was there. Coverage is the share of a fixed grid that a run has visited by its end.`;
   const plane = longest;
   const ramp = make("canvas", { width: 160, height: 1 });
   const context = ramp.getContext("2d");
@@ -114,6 +116,5 @@ function startMaps() {
         ? choice("view", planesOf(task), mapChoice.plane, (name) => { mapChoice.plane = name; redraw(); }) : "");
   };
   choose(tasks[0]);
-  byId("map-lead").textContent = "Where the agent was in each part of the training, all seeds together, and how large the raw bonus was there. Coverage is the share of a fixed grid that a run has visited by its end.";
   views.push(drawMaps);
 }
