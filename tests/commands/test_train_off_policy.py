@@ -114,11 +114,11 @@ def test_a_killed_run_ends_as_if_undisturbed(tmp_path, make):
 @pytest.mark.render
 def test_published_pixels_survive_three_kills_with_a_ring_that_goes_round(tmp_path):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    more = ("--replay.capacity", "60", "--suite.quality", "published", "--replay.memory-mapped")
-    assert main(pixels(straight, 30, *more)) == 0
-    for count in (8, 14, 22):
-        kill(pixels(killed, 30, *more), killed, count)
-    assert main(pixels(killed, 30, *more)) == 0
+    more = ("--replay.capacity", "50", "--suite.quality", "published", "--replay.memory-mapped")
+    assert main(pixels(straight, 20, *more)) == 0
+    for count in (5, 10, 16):
+        kill(pixels(killed, 20, *more), killed, count)
+    assert main(pixels(killed, 20, *more)) == 0
     assert_same_runs(killed, straight)
 
 

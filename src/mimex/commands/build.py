@@ -161,15 +161,13 @@ def make_off_policy(config: TrainConfig) -> OffPolicyTraining:
         agent,
         bonus,
         make_scale(config, config.drqv2.discount),
-        make_replay(config, env, agent, bonus),
+        make_replay(config, agent, bonus),
         seeds={name: seed_for(config, name) for name in ("environment", "minibatches")},
         save_replay=config.replay.save,
     )
 
 
-def make_replay(
-    config: TrainConfig, env: VectorEnv[Any, Any, Any], agent: DrQv2, bonus: IntrinsicReward
-) -> ReplayBuffer:
+def make_replay(config: TrainConfig, agent: DrQv2, bonus: IntrinsicReward) -> ReplayBuffer:
     """An empty buffer, no larger than the run can fill."""
     stack = config.suite.stack if agent.pixels else 1
     frame = (agent.shape[0] // stack, *agent.shape[1:])

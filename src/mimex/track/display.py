@@ -17,7 +17,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-HEADLINES = ("train/success", "train/return", "eval/success", "bonus/mean", "bonus/share")
+HEADLINES = (
+    "train/success",
+    "train/return",
+    "eval/success",
+    "eval/return",
+    "bonus/mean",
+    "bonus/share",
+)
 """What a plain line tells, of the metrics that are there."""
 
 PACE_UPDATES = 20

@@ -13,7 +13,7 @@ from typing import Any
 
 from mimex.nn.parallel import available_cores
 
-PACKAGES = ("mimex", "torch", "numpy", "gymnasium", "mujoco", "safetensors")
+PACKAGES = ("mimex", "torch", "numpy", "gymnasium", "mujoco", "dm_control", "safetensors")
 
 
 def about() -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _planes(runs: Sequence[Sequence[dict[str, Any]]], count: int) -> list[dict[s
             maps.append(
                 {
                     "until": int(last * end / count),
-                    "cells": base64.b64encode(np.packbits(visits.ravel() > 0)).decode(),
+                    "cells": base64.b64encode(np.packbits(visits > 0).tobytes()).decode(),
                     "visits": packed(np.log(visits.ravel()[cells])),
                     "bonus": packed((paid / np.maximum(visits, 1)).ravel()[cells]),
                     "coverage": float(ever.mean()),
