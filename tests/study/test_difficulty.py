@@ -11,14 +11,25 @@ from mimex.study.difficulty import difficulty, difficulty_figure, difficulty_tab
 from mimex.study.runs import Run
 
 
-def run_of(task, reward, success, *, milestone="lift", rate=0.0, first=None, seed=0) -> Run:
+def run_of(
+    task,
+    reward,
+    success,
+    *,
+    milestone="lift",
+    rate=0.0,
+    first=None,
+    seed=0,
+    bonus="none",
+    budget=100_000,
+) -> Run:
     steps = np.array([50_000.0, 100_000.0])
     columns = {"step": steps, "eval/success": np.array([0.0, success])}
     if milestone:
         columns[f"train/reached_{milestone}"] = np.array([0.0, rate])
     if first:
         columns["explore/first_reward"] = np.array([np.nan, first])
-    config = {"task": task, "reward": reward, "seed": seed, "steps": 100_000}
+    config = {"task": task, "reward": reward, "seed": seed, "steps": budget, "bonus": bonus}
     return Run("x", Path("x"), config, {}, columns)
 
 
@@ -38,6 +49,10 @@ def test_a_cell_says_what_its_runs_came_to_from_easy_to_hard():
     )
     assert (dense.steps, dense.first_reward) == (100_000, 512.0)
     assert (sparse.reward, sparse.success, sparse.first_reward) == ("sparse", 0.0, np.inf)
+
+
+def test_runs_with_a_bonus_do_not_count():
+    assert difficulty([run_of("FrankaPick", "sparse", 1.0, bonus="mimex")]) == []
 
 
 def test_seeds_are_averaged():
@@ -64,6 +79,13 @@ def test_exploration_is_the_problem_where_dense_is_learned_and_sparse_is_not(den
 
 def test_one_reward_alone_tells_nothing():
     assert verdict(difficulty(HARD[:1])).startswith("not known")
+
+
+def test_unfinished_runs_are_shown_but_not_judged():
+    runs = [HARD[1], run_of("FrankaPick", "sparse", 0.0, budget=200_000)]
+    cells = difficulty(runs)
+    assert "| FrankaPick | sparse | 100,000 so far | 0% |" in difficulty_table(cells)
+    assert verdict(cells).startswith("not known")
 
 
 def test_the_table_has_every_cell_and_every_verdict():

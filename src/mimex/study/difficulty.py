@@ -33,6 +33,7 @@ class Cell:
         reward: "dense", "sparse" or "sparser".
         seeds: How many runs.
         steps: That all of them made.
+        finished: Whether all of them reached their budget.
         success: Evaluated, at the end.
         milestone: What ``rate`` is about: "lifted", "opened" or "reached".
         rate: The share of training episodes at the end in which the milestone was met; None if
@@ -45,6 +46,7 @@ class Cell:
     reward: str
     seeds: int
     steps: int
+    finished: bool
     success: float
     milestone: str
     rate: float | None
@@ -52,7 +54,11 @@ class Cell:
 
 
 def difficulty(runs: Sequence[Run]) -> list[Cell]:
-    """One cell for every task and reward, in the order of the tasks, from easy to hard."""
+    """One cell for every task and reward, in the order of the tasks, from easy to hard.
+
+    Runs with a bonus do not count.
+    """
+    runs = [run for run in runs if run.config.get("bonus") == "none"]
     tasks = dict.fromkeys(run.task for run in runs)
     found = []
     for task in tasks:
@@ -66,9 +72,9 @@ def difficulty(runs: Sequence[Run]) -> list[Cell]:
 
 def verdict(cells: Sequence[Cell]) -> str:
     """What the cells of one task say, in words."""
-    success = {cell.reward: cell.success for cell in cells}
+    success = {cell.reward: cell.success for cell in cells if cell.finished}
     if not {"dense", "sparse"} <= success.keys():
-        return "not known: needs dense and sparse"
+        return "not known: needs finished runs with dense and with sparse reward"
     if success["sparse"] >= SOLVED:
         return "no: sparse reward is enough"
     if success["dense"] < SOLVED:
@@ -93,7 +99,8 @@ def difficulty_table(cells: Sequence[Cell], experts: Mapping[str, float] | None 
         rate = "not reported" if cell.rate is None else f"{cell.milestone} {cell.rate:.0%}"
         first = "not reported" if cell.first_reward is None else _step(cell.first_reward)
         lines.append(
-            f"| {cell.task} | {cell.reward} | {cell.steps:,} | {cell.success:.0%} | {rate} "
+            f"| {cell.task} | {cell.reward} | {cell.steps:,}{'' if cell.finished else ' so far'} "
+            f"| {cell.success:.0%} | {rate} "
             f"| {first} |"
         )
     expert_column = experts is not None
@@ -136,6 +143,7 @@ def _cell(task: str, reward: str, runs: Sequence[Run]) -> Cell:
         reward,
         len(runs),
         int(min(run.columns["step"][-1] for run in runs)),
+        all(run.finished for run in runs),
         float(np.mean([final_value(*run.curve("eval/success")) for run in runs])),
         MILESTONES[name],
         float(np.mean([final_value(*curve) for curve in rates])) if reported else None,

@@ -82,10 +82,8 @@ def draw_scores(
     """Final scores of methods on one task: every run a dot, the mean a bar with its interval."""
     for place, (label, values) in enumerate(scores.items()):
         draw_bar(axes, place, mean({"": values}), look.colour(label))
-        axes.plot(
-            place + np.linspace(-0.2, 0.2, len(values)), np.sort(values), ".",
-            color="black", markersize=3,
-        )  # fmt: skip
+        spread = 0.4 * (np.arange(len(values)) / max(len(values) - 1, 1) - 0.5 * (len(values) > 1))
+        axes.plot(place + spread, np.sort(values), ".", color="black", markersize=3)
         if len(values) > 1:
             draw_whisker(axes, place, interval({"": values}, "mean"), metric)
     axes.set_xticks(range(len(scores)), list(scores), rotation=30, ha="right")

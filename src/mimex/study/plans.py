@@ -47,7 +47,7 @@ _PUBLISHED = {  # updates and learning rate in the released training files
     "FrankaMove": (4000, 1.5e-3),
     "KukaReach": (1000, 1.5e-3),
     "KukaCabinet": (2000, 5e-4),
-    "KukaPick": (4000, 5e-4),  # taken from KukaMove: its own file is not in the release
+    "KukaPick": (4000, 5e-4),  # taken from KukaMove: its own file was not found
     "KukaMove": (4000, 5e-4),
 }
 

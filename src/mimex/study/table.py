@@ -114,7 +114,7 @@ class StudyTable:
                 self._speeds[name] = (step - first) / (now - began)
 
     def _left(self, states: dict[str, str]) -> float | None:
-        """Seconds until all is done; runs not yet seen take the mean pace of the others."""
+        """Seconds until all is done, if known; runs not yet seen take the others' mean pace."""
         if not self._speeds:
             return None
         mean = sum(self._speeds.values()) / len(self._speeds)
@@ -123,7 +123,7 @@ class StudyTable:
             for name, state in states.items()
             if state in ("running", "queued")
         ]
-        return max([sum(seconds) / self.jobs, *seconds], default=0.0)
+        return max(sum(seconds) / self.jobs, *seconds) if seconds else None
 
     def _steps_left(self, name: str) -> float:
         return max(0.0, self.runs[name].steps - self._rows[name].get("step", 0.0))

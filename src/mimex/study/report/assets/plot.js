@@ -134,7 +134,7 @@ function drawAxes(picture, spec, { low, high, first, last, toX, toY, width, heig
     const anchor = toX(step) > width - MARGIN.right - 14 ? "end" : "middle";
     picture.append(make("text", { x: toX(step), y: bottom + 15, "text-anchor": anchor }, tellSteps(step)));
   }
-  picture.append(make("text", { x: MARGIN.left, y: bottom + 28 }, "environment steps"));
+  picture.append(make("text", { x: MARGIN.left, y: bottom + 28 }, "steps"));
 }
 
 function addCursor(picture, spec, series, { first, last, toX, toY, inner }) {
