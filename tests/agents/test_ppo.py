@@ -164,31 +164,3 @@ def test_more_minibatches_than_steps_are_refused():
     ppo = agent(minibatches=8)
     with pytest.raises(ValueError, match="minibatches=8 of a rollout of 4 steps"):
         ppo.update(batch_of(ppo, 4), lr=1e-3)
-
-
-def test_scaling_values_leaves_all_values_as_they_are():
-    agent = PPO(VectorEncoder(3), 2, PPOSettings(scale_values=True, two_heads=True), seed=0)
-    stored = {"vector": torch.randn(50, 3)}
-    before = agent.values(stored)
-    agent._rescale(torch.randn(1000, 2) * torch.tensor([500.0, 0.1]))
-    # 1 + 0.05 * (spread - 1) for the first head; the second's spread counts as 1.
-    assert agent.value_scale[0] == pytest.approx(1 + 0.05 * 499, rel=0.1)
-    assert agent.value_scale[1] == 1.0
-    torch.testing.assert_close(agent.values(stored), before, rtol=1e-5, atol=1e-5)
-
-
-def test_a_critic_with_scaled_values_learns_large_returns_sooner():
-    errors = {}
-    for scaled in (False, True):
-        torch.manual_seed(0)
-        settings = PPOSettings(scale_values=scaled, value_clip=None, value_gain=0.01)
-        agent = PPO(VectorEncoder(3), 2, settings, seed=0)
-        stored = {"vector": torch.randn(256, 3)}
-        actions, log_probs, _ = agent.act(stored)
-        returns = 1000 * stored["vector"][:, :1]
-        for _ in range(2):
-            values = agent.values(stored)
-            batch = Batch(stored, actions, log_probs, torch.randn(256), values, returns)
-            agent.update(batch, 1e-3)
-        errors[scaled] = float((agent.values(stored) - returns).square().mean().sqrt())
-    assert errors[True] < errors[False] / 3

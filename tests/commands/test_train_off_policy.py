@@ -124,8 +124,8 @@ def test_published_pixels_survive_three_kills_with_a_ring_that_goes_round(tmp_pa
 
 def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_path):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    more = ("--off-policy.report-every", str(100 * REPEAT), "--drqv2.seed-steps", "1")
-    total = 400 * REPEAT // ROW
+    more = ("--off-policy.report-every", str(60 * REPEAT), "--drqv2.seed-steps", "1")
+    total = 200 * REPEAT // ROW
     assert main(command(straight, total, *more)) == 0
     process = start(command(stopped, total, *more))
     wait_for(process, stopped, 1)

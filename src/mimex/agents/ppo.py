@@ -18,10 +18,6 @@ from mimex.nn.parallel import in_order, pieces
 from mimex.nn.selu import SELUNetwork
 from mimex.types import Metrics
 
-SCALE_PACE = 0.05
-"""How far the scale of values moves towards that of the newest returns in one update."""
-
-
 class Batch(NamedTuple):
     """What one update learns from: B steps in any order, H value heads."""
 
@@ -73,7 +69,6 @@ class PPO:
             {"encoder": encoder, "actor": self.actor, "critic": self.critic}
         )
         self.network.register_parameter("log_std", self.log_std)
-        self.network.register_buffer("value_scale", torch.ones(self.heads))
         self._parameters = {
             name: p for name, p in self.network.named_parameters() if p.requires_grad
         }
@@ -104,7 +99,7 @@ class PPO:
         def value(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
             out: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
-            return out * self.value_scale
+            return out
 
         size = len(stored["vector"])
         chunk = self.encoder.chunk
@@ -121,13 +116,7 @@ class PPO:
                 f"minibatches={self.settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
-        if self.settings.scale_values:
-            self._rescale(batch.returns)
-        batch = batch._replace(
-            advantages=_normalised(batch.advantages),
-            values=batch.values / self.value_scale,
-            returns=batch.returns / self.value_scale,
-        )
+        batch = batch._replace(advantages=_normalised(batch.advantages))
         sums, largest_norm = torch.zeros(len(_STATISTICS)), 0.0
         for _ in range(self.settings.epochs):
             order = torch.randperm(size, generator=self.generator)
@@ -141,28 +130,8 @@ class PPO:
             "ppo/grad_norm": largest_norm,
             "ppo/lr": lr,
             "ppo/std": float(self.log_std.detach().exp().mean()),
-            "ppo/value_scale": float(self.value_scale[0]),
             "ppo/entropy": float(self._entropy().detach()),
         }
-
-    @property
-    def value_scale(self) -> Tensor:
-        """What the critic's outputs are multiplied with, ``(H,)``."""
-        return self.network.get_buffer("value_scale")
-
-    @torch.no_grad()
-    def _rescale(self, returns: Tensor) -> None:
-        """Moves the scale towards the returns' own and leaves all values as they are.
-
-        The last layer is divided by what the scale is multiplied with (PopArt, van Hasselt et al.,
-        2016, without its mean).
-        """
-        before = self.value_scale.clone()
-        spread = returns.std(0, correction=0).clamp(min=1)
-        self.value_scale.lerp_(spread, SCALE_PACE).clamp_(min=1)
-        last: Any = self.critic[-1]
-        last.weight.mul_((before / self.value_scale).unsqueeze(1))
-        last.bias.mul_(before / self.value_scale)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
         """One optimizer step on some rows: statistics and the gradient's length before the clip."""

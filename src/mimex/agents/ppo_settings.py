@@ -35,9 +35,6 @@ class PPOSettings:
     value_gain: float = math.sqrt(2)
     """Scale of the critic's last layer at the start: with a small one the first values are near 0,
     and the first advantages are made of rewards, not of the critic's random opinions."""
-    scale_values: bool = False
-    """Whether the critic predicts returns in units of their running standard deviation (never less
-    than 1): without it a task whose returns grow to thousands drowns the policy's gradient."""
     initial_std: float = 1.0
     """Standard deviation of the policy at the start, in units of action."""
     two_heads: bool = False

@@ -84,8 +84,8 @@ def test_a_thousand_runs_stay_below_15_megabytes(tmp_path, write_run, write_maps
     names = [f"{kind}/{i}" for kind in ("train", "bonus", "ppo", "time") for i in range(5)]
     metrics = {name: lambda x: x + rng.normal() for name in ["eval/success", *names]}
     first = write_run("first", metrics=metrics, rows=1000)
-    hands = rng.uniform((0, -0.6, 0), (1.2, 0.6, 1.2), (100, 3))
-    write_maps(first, [(10 * (i + 1), hand, 1.0) for i, hand in enumerate(hands)])
+    hands = rng.uniform((0, -0.6, 0), (1.2, 0.6, 1.2), (12, 3))
+    write_maps(first, [(80 * (i + 1), hand, 1.0) for i, hand in enumerate(hands)])
     for task, length, seed in product(range(8), range(25), range(5)):
         run = {"task": f"task {task}", "seed": seed, "mimex": {"length": length}}
         folder = write_run(f"{task}-{length}-{seed}", rows=1, **run)

@@ -50,7 +50,7 @@ function startCurves() {
     told.textContent = state.smooth ? `${slider.value} %` : "off";
     redraw();
   };
-  const box = make("input", { type: "checkbox", onchange: () => { state.runs = box.checked; redraw(); } });
+  const box = make("input", { type: "checkbox", ".checked": state.runs, onchange: () => { state.runs = box.checked; redraw(); } });
   byId("curve-controls").append(
     chooser("metric", DATA.metrics.map(({ name }) => name), state.metric, (name) => { state.metric = name; redraw(); }),
     make("label", { title: "Width of the Gaussian, as a share of the run" }, "smoothing", slider, told),

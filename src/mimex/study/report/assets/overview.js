@@ -19,7 +19,7 @@ function estimateText(estimate, rate) {
 
 /** Interval, mean and single runs on a line from low to high. */
 function intervalPicture(estimate, values, label, [low, high]) {
-  const width = innerWidth < 640 ? 96 : 130, height = 18, middle = height / 2;
+  const width = innerWidth < 640 ? 96 : 116, height = 18, middle = height / 2;
   const toX = (value) => 5 + ((Math.min(Math.max(value, low), high) - low) / (high - low || 1)) * (width - 10);
   const { colour } = METHODS.get(label);
   const picture = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });

@@ -40,10 +40,13 @@ function extent(arrays) {
   return [low, high];
 }
 
-/** Where the value axis begins and ends. */
-function valueRange(series, rate) {
-  let [low, high] = extent(series.flatMap((s) => [s.y, s.low, s.high, ...(s.runs ?? []).map((run) => run.y)]));
+/** Where the value axis begins and ends: bands that reach far beyond all lines are cut off. */
+function valueRange(series, rate, showRuns = false) {
+  let [low, high] = extent(series.flatMap((s) => [s.y, ...(showRuns ? (s.runs ?? []).map((run) => run.y) : [])]));
   if (!(low <= high)) return [0, 1];
+  const [bandLow, bandHigh] = extent(series.flatMap((s) => [s.low, s.high]));
+  const beyond = 0.5 * (high - low);
+  if (!showRuns) [low, high] = [Math.min(low, Math.max(bandLow, low - beyond)), Math.max(high, Math.min(bandHigh, high + beyond))];
   if (rate && (high > 0.25 || high === 0)) return [0, 1.02];
   if (low > 0 && low < 0.5 * high) low = 0; // what starts near zero is shown from zero
   const size = Math.max(Math.abs(low), Math.abs(high));
@@ -60,9 +63,10 @@ function path(x, y, toX, toY) {
   return text;
 }
 
-function bandPath(x, low, high, toX, toY) {
-  const upper = path(x, high, toX, toY);
-  const lower = path([...x].reverse(), [...low].reverse(), toX, toY);
+function bandPath(x, low, high, toX, toY, [least, most]) {
+  const within = (values) => [...values].map((value) => Math.min(Math.max(value, least), most));
+  const upper = path(x, within(high), toX, toY);
+  const lower = path([...x].reverse(), within(low).reverse(), toX, toY);
   return upper && lower ? `${upper}L${lower.slice(1)}Z` : "";
 }
 
@@ -96,7 +100,7 @@ function drawPlot(picture, spec) {
   picture.setAttribute("height", height);
   picture.replaceChildren();
   if (!series.length || width < 60) return;
-  const [low, high] = valueRange(series, spec.rate);
+  const [low, high] = valueRange(series, spec.rate, spec.showRuns);
   const [first, last] = [Math.min(0, extent(series.map((s) => s.x))[0]), extent(series.map((s) => s.x))[1]];
   const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
   const toX = (x) => MARGIN.left + ((x - first) / (last - first || 1)) * inner.width;
@@ -104,7 +108,7 @@ function drawPlot(picture, spec) {
   drawAxes(picture, spec, { low, high, first, last, toX, toY, width, height });
   for (const s of series) {
     if (s.low && !spec.showRuns) {
-      picture.append(make("path", { class: "band", fill: s.colour, d: bandPath(s.x, s.low, s.high, toX, toY) }));
+      picture.append(make("path", { class: "band", fill: s.colour, d: bandPath(s.x, s.low, s.high, toX, toY, [low, high]) }));
     }
     for (const run of spec.showRuns ? s.runs ?? [] : []) {
       picture.append(make("path", { class: "run", stroke: s.colour, d: path(run.x, run.y, toX, toY) }));
