@@ -18,6 +18,7 @@ from mimex.nn.parallel import in_order, pieces
 from mimex.nn.selu import SELUNetwork
 from mimex.types import Metrics
 
+
 class Batch(NamedTuple):
     """What one update learns from: B steps in any order, H value heads."""
 
