@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All set-up: a virtual environment in .venv, PyTorch (the CPU build where there is no GPU), the
-# package with its development tools, and the GL libraries that off-screen rendering needs.
+# package with its development tools, the GL libraries that off-screen rendering needs, and a browser
+# for the tests of the report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
@@ -49,5 +50,11 @@ if [ "$(uname -s)" = Linux ] && ! { ldconfig -p 2>/dev/null || /sbin/ldconfig -p
     say "installing the GL libraries for pixels: $gl_packages"
     # shellcheck disable=SC2086
     debian_install $gl_packages || say "could not install them (no root). Pixels will not work until someone runs: apt-get install $gl_packages. Everything else does."
+fi
+
+# The report's page is tested in a real browser.
+if [ "$(uname -s)" = Linux ] && ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+    say "installing a browser for the tests of the report: chromium"
+    debian_install chromium || say "could not install it (no root). Those tests are skipped until someone runs: apt-get install chromium. Everything else works."
 fi
 say "ready"

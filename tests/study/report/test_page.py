@@ -11,10 +11,15 @@ from playwright.sync_api import expect, sync_playwright
 
 from mimex.study.report import write_report
 
-pytestmark = pytest.mark.slow
-
 NASTY = "<img src=x onerror=document.title='broken'>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
+]
+
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
