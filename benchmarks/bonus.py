@@ -36,15 +36,15 @@ def plain_in_minibatches(features: torch.Tensor, plain: PlainMIMEx) -> Step:
     return lambda: [plain.learn(part) for part in features.split(512)]
 
 
-def on_workers(step: Step) -> Step:
-    """The step with each thread on pieces of its own, as ``mimex.use_workers`` makes it."""
+def without_workers(step: Step) -> Step:
+    """The step with every single operation split over PyTorch's threads, instead of the pieces."""
 
     def run() -> None:
         threads = torch.get_num_threads()
-        use_workers(threads)
-        step()
         use_workers(1)
         torch.set_num_threads(threads)
+        step()
+        use_workers(None)
 
     return run
 
@@ -60,7 +60,7 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
         "plain, 512 at a time": plain_in_minibatches(features, plain),
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
-        "ours, use_workers": on_workers(lambda: ours.learn(window)),
+        "ours, operations split": without_workers(lambda: ours.learn(window)),
         "RND": lambda: rnd.learn(window),
         "ICM": lambda: icm.learn(window),
     }

@@ -4,7 +4,6 @@ import threading
 import pytest
 import torch
 
-from mimex.nn import parallel
 from mimex.nn.parallel import in_order, pieces, use_workers
 
 
@@ -14,14 +13,9 @@ def one_worker_afterwards():
     use_workers(1)
 
 
-@pytest.fixture
-def untold(monkeypatch):
-    """As in a process that never called ``use_workers``, with two threads of PyTorch."""
-    monkeypatch.setattr(parallel, "_chosen", None)
+def test_untold_it_uses_pytorchs_threads_and_gives_them_back():
+    use_workers(None)
     torch.set_num_threads(2)
-
-
-def test_untold_it_uses_pytorchs_threads_and_gives_them_back(untold):
     meet = threading.Barrier(2, timeout=10)
 
     def work(_):

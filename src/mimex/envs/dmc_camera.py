@@ -77,6 +77,7 @@ class SuiteCamera:
         self._view.fixedcamid = camera
         self._rect = mujoco.MjrRect(0, 0, width, height)
         self._buffer = np.empty((height, width, 3), np.uint8)
+        self._terrain = model.hfield_data.copy()  # what the context has of it
 
     def picture(self, model: mujoco.MjModel, data: mujoco.MjData) -> Picture:
         """Return a picture (height, width, 3) of a simulation as it is now."""
@@ -86,8 +87,10 @@ class SuiteCamera:
 
     def _paint(self, model: mujoco.MjModel, data: mujoco.MjData) -> Picture:
         everything: Any = mujoco.mjtCatBit.mjCAT_ALL.value
-        for field in range(model.nhfield):  # tasks draw new terrain into the model
-            mujoco.mjr_uploadHField(model, self._context, field)
+        if not np.array_equal(model.hfield_data, self._terrain):  # a task has drawn a new one
+            for field in range(model.nhfield):
+                mujoco.mjr_uploadHField(model, self._context, field)
+            self._terrain = model.hfield_data.copy()
         mujoco.mjv_updateScene(
             model, data, self._option, self._perturb, self._view, everything, self._scene
         )

@@ -51,19 +51,21 @@ def keep_memory() -> None:
                 mallopt(option, size)
 
 
-def use_workers(count: int) -> None:
+def use_workers(count: int | None) -> None:
     """Lets ``in_order`` always work on so many threads; single operations then stay on one thread.
 
     A training loop of one's own gains from it, since nothing is handed to and fro.
 
     Args:
-        count: Threads; 1 works in the calling thread alone.
+        count: Threads; 1 works in the calling thread alone, None on as many as PyTorch has, as is
+            the case at the start.
     """
     global _chosen
-    if count < 1:
-        raise ValueError(f"count={count} must be at least 1.")
+    if count is not None:
+        if count < 1:
+            raise ValueError(f"count={count} must be at least 1, or None.")
+        torch.set_num_threads(1)
     _chosen = count
-    torch.set_num_threads(1)
 
 
 def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
