@@ -24,6 +24,7 @@ from rich.progress import track
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
 from mimex import ICM, RND, MIMEx, Window, use_workers
+from mimex.bonus.size import RELEASED
 
 SHAPES = [(16384, 5, 27, 1), (16384, 5, 384, 1), (16384, 5, 384, 5), (512, 5, 39200, 1)]
 ACTIONS = 9
@@ -54,13 +55,15 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
     window = Window(features, actions=torch.randn(windows, length, ACTIONS))
     plain = PlainMIMEx(width, length, masks)
     ours = MIMEx(width, length, masks=masks)
+    released = MIMEx(width, length, masks=masks, size=RELEASED)
     rnd, icm = RND(width, length), ICM(width, ACTIONS, length)
     return {
         "plain": lambda: plain.learn(features),
         "plain, 512 at a time": plain_in_minibatches(features, plain),
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
-        "ours, operations split": without_workers(lambda: ours.learn(window)),
+        "ours, class token as in plain": lambda: released.learn(window),
+        "ours, class token, operations split": without_workers(lambda: released.learn(window)),
         "RND": lambda: rnd.learn(window),
         "ICM": lambda: icm.learn(window),
     }
@@ -74,10 +77,12 @@ def flops(windows: int, length: int, width: int, masks: int) -> float:
     kept = length - hidden
     choices = length if kept == 1 else 10**9  # different masks there are
     rows = windows * choices * (1 - (1 - 1 / choices) ** masks) if masks > 1 else windows
-    w, c = size.width, size.decoder_width
+    w, c, token = size.width, size.decoder_width, int(size.class_token)
     embed = min(rows * kept, windows * length) * width * w
-    encoder = rows * (kept + 1) * size.depth * 12 * w * w
-    decoder = rows * ((kept + 1) * w * c + (length + 1) * 2 * c * c + hidden * 10 * c * c)
+    block = 12 if kept + token > 1 else 10  # a token alone needs neither query nor key
+    encoder = rows * (kept + token) * size.depth * block * w * w
+    seen = kept + token
+    decoder = rows * (seen * w * c + (seen + hidden) * 2 * c * c + hidden * 10 * c * c)
     predict = rows * hidden * c * width
     # Forward, and backward twice that; the features need no gradient.
     return 2 * (2 * embed + 3 * (encoder + decoder + predict))

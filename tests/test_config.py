@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mimex.agents.drqv2_settings import PUBLISHED
-from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.size import AutoencoderSize
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.presets import NOISE_STEPS
 from mimex.envs.dmc_tasks import NAMES
@@ -30,7 +30,7 @@ def test_the_paper_preset_has_the_published_numbers():
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
     assert (paper.loop.bonus_minibatch, paper.loop.train_fraction) == (512, 1.0)
     assert paper.loop.ends_at == "observation"
-    assert paper.mimex.size == AutoencoderSize()
+    assert paper.mimex.size == AutoencoderSize(class_token=True)
     assert not ppo.two_heads
     assert not paper.loop.stagger
 

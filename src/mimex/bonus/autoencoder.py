@@ -1,6 +1,6 @@
 """The masked sequence autoencoder: how well can the hidden part of a window be filled in?
 
-Exact savings over the textbook arithmetic, none of which changes a number:
+Savings over the textbook arithmetic, none of which changes a number:
 
 - only visible steps are embedded, and only scored steps are decoded and predicted;
 - the last decoder block computes queries of scored steps alone;
@@ -12,38 +12,15 @@ Exact savings over the textbook arithmetic, none of which changes a number:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mimex.bonus.size import AutoencoderSize
 from mimex.bonus.tokens import key_bias_of, places
 from mimex.nn.squared_error import squared_error
 from mimex.nn.transformer import Block, sinusoidal_positions
-
-
-@dataclass(frozen=True)
-class AutoencoderSize:
-    """Widths and depths of the autoencoder; the defaults are the paper's."""
-
-    width: int = 128
-    depth: int = 4
-    heads: int = 4
-    decoder_width: int = 64
-    decoder_depth: int = 1
-    decoder_heads: int = 2
-    mlp_ratio: float = 4.0
-    class_token: bool = True  # a learned token beside the visible ones, as the released code has
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name not in ("class_token", "decoder_depth") and value <= 0:
-                raise ValueError(f"{name}={value} must be positive.")
-
-
-LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
-"""The paper's larger decoder: width, depth and heads doubled."""
 
 
 class MaskedSequenceAutoencoder(nn.Module):
@@ -69,9 +46,8 @@ class MaskedSequenceAutoencoder(nn.Module):
         action_dim: int | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (("feature_dim", feature_dim), ("length", length)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
+        if min(feature_dim, length) < 1:
+            raise ValueError(f"feature_dim={feature_dim}, length={length}: both must be 1 or more.")
         self.size = size = size or AutoencoderSize()
         self.feature_dim, self.length, self.action_dim = feature_dim, length, action_dim
         self.encoder_embed = nn.Linear(feature_dim, size.width)
@@ -279,15 +255,19 @@ class MaskedSequenceAutoencoder(nn.Module):
     def load_published(self, state_dict: Mapping[str, Any]) -> None:
         """Loads the weights of the published model, which has our parameter names.
 
-        Its position tables are left out (ours are the same numbers), and a model without class
-        token makes this one do without, too.
+        Its position tables are left out (ours are the same numbers). Whether there is a class
+        token is theirs to say; load before an optimizer is made (``MIMEx.load_published`` does).
         """
         weights = {k: v for k, v in state_dict.items() if not k.endswith("pos_embed.pe")}
+        token = self.cls_token
         if "cls_token" not in weights:
             self.cls_token = None
+        elif token is None:
+            self.cls_token = nn.Parameter(self.mask_token.new_zeros(1, 1, self.size.width))
         try:
             self.load_state_dict(weights)
         except RuntimeError as error:
+            self.cls_token = token
             raise ValueError(
                 "these are not the weights of a published model of this size "
                 f"(feature_dim={self.feature_dim}, {self.size}): {error}"

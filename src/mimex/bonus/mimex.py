@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Generator, Tensor, nn
 
-from mimex.bonus.autoencoder import AutoencoderSize, MaskedSequenceAutoencoder
+from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.masks import MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.bonus.size import AutoencoderSize
 from mimex.types import Window
 
 
@@ -76,6 +80,13 @@ class MIMEx(MaskedPrediction):
             feature_dim, self.length, self.size, self.action_dim
         )
         return self.autoencoder
+
+    def load_published(self, state_dict: Mapping[str, Any]) -> None:
+        """Loads the weights of a published model and begins to train from there."""
+        if not self.feature_dim:
+            raise ValueError("feature_dim is not known yet: give it to MIMEx, then load weights.")
+        self.autoencoder.load_published(state_dict)
+        self._start_optimizer()
 
     def counts_as_data(self, valid: Tensor) -> Tensor:
         """The steps that may be hidden and seen: with zero padding all of them."""

@@ -227,9 +227,12 @@ class MaskedPrediction(ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.network = self.build(feature_dim).to(self.device)
+        self._start_optimizer()
+        self.statistics = RunningMeanStd((feature_dim,), self.device) if self._normalise else None
+
+    def _start_optimizer(self) -> None:
         self._trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self._trainable.values(), lr=self.lr, fused=True)
-        self.statistics = RunningMeanStd((feature_dim,), self.device) if self._normalise else None
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer, statistics, generator and counters."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.bonus.scale import Normalise, Schedule
+from mimex.bonus.size import AutoencoderSize
 
 
 @dataclass(frozen=True)

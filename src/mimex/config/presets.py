@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.size import RELEASED, AutoencoderSize
 from mimex.config.parts import (
     EvalSettings,
     ICMSettings,
@@ -70,7 +70,7 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         task=task,
         observation=observation,
         preset="paper",
-        mimex=MIMExSettings(padding="zeros"),
+        mimex=MIMExSettings(padding="zeros", size=RELEASED),
         vision=VisionSettings(encoder="vit", image_size=224),
     )
     if name == "paper":
@@ -83,7 +83,7 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         envs=PIXEL_ENVS if pixels else paper.envs,
         ppo=replace(ppo, lr=PIXEL_LR) if pixels else ppo,
         loop=LoopSettings(train_fraction=0.125, stagger=True),
-        mimex=MIMExSettings(size=AutoencoderSize(class_token=False)),
+        mimex=MIMExSettings(),
         vision=VisionSettings(),
     )
 
@@ -101,7 +101,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         preset="paper",
         # The vector itself is its own feature; of pictures the release takes the encoder's.
         drqv2=_graded(replace(MIMEX, features="encoder"), task),
-        mimex=MIMExSettings(padding="zeros", normalise=not pixels),
+        mimex=MIMExSettings(padding="zeros", normalise=not pixels, size=RELEASED),
         rnd=RNDSettings(normalise=not pixels),
         icm=ICMSettings(normalise=not pixels),
         pseudocount=PseudoCountSettings(normalise=not pixels),
@@ -114,7 +114,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         paper,
         preset="cpu",
         drqv2=_graded(PUBLISHED, task) if pixels else _state(PUBLISHED),
-        mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize(class_token=False)),
+        mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize()),
     )
 
 
