@@ -54,12 +54,14 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
     features = torch.randn(windows, length, width)
     window = Window(features, actions=torch.randn(windows, length, ACTIONS))
     plain = PlainMIMEx(width, length, masks)
+    shorter = PlainMIMEx(width, length, masks, class_token=False)
     ours = MIMEx(width, length, masks=masks)
     released = MIMEx(width, length, masks=masks, size=RELEASED)
     rnd, icm = RND(width, length), ICM(width, ACTIONS, length)
     return {
         "plain": lambda: plain.learn(features),
         "plain, 512 at a time": plain_in_minibatches(features, plain),
+        "plain, no class token": lambda: shorter.learn(features),
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
         "ours, class token as in plain": lambda: released.learn(window),

@@ -34,12 +34,15 @@ class PlainBlock(nn.Module):
 
 
 class PlainAutoencoder(nn.Module):
-    """The published model: parameter names and loss are those of the released code."""
+    """The published model: parameter names and loss are those of the released code.
 
-    def __init__(self, feature_dim: int, length: int) -> None:
+    With ``class_token=False`` it is the same without that token, as ours is by default.
+    """
+
+    def __init__(self, feature_dim: int, length: int, class_token: bool = True) -> None:
         super().__init__()
         self.encoder_embed = nn.Linear(feature_dim, 128)
-        self.cls_token = nn.Parameter(0.02 * torch.randn(1, 1, 128))
+        self.cls_token = nn.Parameter(0.02 * torch.randn(1, 1, 128)) if class_token else None
         self.blocks = nn.ModuleList(PlainBlock(128, 4) for _ in range(4))
         self.norm = nn.LayerNorm(128, eps=1e-6)
         self.decoder_embed = nn.Linear(128, 64)
@@ -60,16 +63,18 @@ class PlainAutoencoder(nn.Module):
         mask = mask.gather(1, restore)
         y = self.encoder_embed(x) + self.positions
         y = y.gather(1, shuffle[:, :kept, None].expand(-1, -1, y.shape[2]))
-        y = torch.cat([self.cls_token.expand(batch, -1, -1), y], dim=1)
+        first = 0 if self.cls_token is None else 1  # tokens before the steps
+        if self.cls_token is not None:
+            y = torch.cat([self.cls_token.expand(batch, -1, -1), y], dim=1)
         for block in self.blocks:
             y = block(y)
         y = self.decoder_embed(self.norm(y))
-        filled = torch.cat([y[:, 1:], self.mask_token.expand(batch, x.shape[1] - kept, -1)], 1)
+        filled = torch.cat([y[:, first:], self.mask_token.expand(batch, x.shape[1] - kept, -1)], 1)
         filled = filled.gather(1, restore[:, :, None].expand(-1, -1, y.shape[2]))
-        y = torch.cat([y[:, :1], filled + self.decoder_positions], dim=1)
+        y = torch.cat([y[:, :first], filled + self.decoder_positions], dim=1)
         for block in self.decoder_blocks:
             y = block(y)
-        prediction = self.decoder_pred(self.decoder_norm(y))[:, 1:]
+        prediction = self.decoder_pred(self.decoder_norm(y))[:, first:]
         loss = (prediction - x).square().mean(-1)
         return (loss * mask).sum(1) / mask.sum(1)
 
@@ -77,8 +82,8 @@ class PlainAutoencoder(nn.Module):
 class PlainMIMEx:
     """Trains and scores with the plain model; ``chunk`` works in minibatches of that size."""
 
-    def __init__(self, feature_dim: int, length: int, masks: int) -> None:
-        self.model = PlainAutoencoder(feature_dim, length)
+    def __init__(self, feature_dim: int, length: int, masks: int, class_token: bool = True) -> None:
+        self.model = PlainAutoencoder(feature_dim, length, class_token)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
         self.masks, self.kept = masks, max(1, int(length * (1 - 0.7) + 1e-6))
 
