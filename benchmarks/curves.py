@@ -27,13 +27,20 @@ COLUMNS = (
     "bonus/probe", "ppo/std", "time/steps_per_second",
 )  # fmt: skip
 ROWS = 200  # a run, beside those of evaluations
-PANELS = ("eval/success", "train/success", "train/return", "bonus/share", "explore/coverage")
+PANELS = (
+    "eval/success",
+    "train/success",
+    "eval/return",
+    "train/return",
+    "bonus/share",
+    "explore/coverage",
+)
 
 
 def write_csv(run: Run, path: Path) -> None:
     """Some rows of a run: evenly spaced ones, and all those of evaluations."""
     count = len(run.columns["step"])
-    evaluated = np.isfinite(run.columns.get("eval/success", np.full(count, np.nan)))
+    evaluated = np.isfinite(run.columns.get("eval/return", np.full(count, np.nan)))
     kept = (np.arange(count) % max(1, count // ROWS) == 0) | evaluated
     names = [name for name in COLUMNS if name in run.columns]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,18 +64,38 @@ def first_at(run: Run, level: float) -> str:
 
 
 def table(runs: Sequence[Run]) -> str:
+    """Evaluations by success, and by return where a task knows no success."""
+    if any("eval/success" not in run.columns for run in runs):
+        return _return_table(runs)
     lines = [
         "| run | steps | evaluated success: last | best | first at 90 % | steps/s (median) |",
         "|---|---|---|---|---|---|",
     ]
     for run in runs:
         evaluated = run.curve("eval/success")[1]
-        speed = np.median(run.curve("time/steps_per_second")[1])
         lines.append(
             f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0%} "
-            f"| {evaluated.max():.0%} | {first_at(run, 0.9)} | {speed:,.0f} |"
+            f"| {evaluated.max():.0%} | {first_at(run, 0.9)} | {_speed(run):,.0f} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _return_table(runs: Sequence[Run]) -> str:
+    lines = [
+        "| run | frames | evaluated return: last | best | frames/s (median) |",
+        "|---|---|---|---|---|",
+    ]
+    for run in runs:
+        evaluated = run.curve("eval/return")[1]
+        lines.append(
+            f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0f} "
+            f"| {evaluated.max():.0f} | {_speed(run):,.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _speed(run: Run) -> float:
+    return float(np.median(run.curve("time/steps_per_second")[1]))
 
 
 def commands(runs: Sequence[Run]) -> str:
@@ -82,7 +109,15 @@ def commands(runs: Sequence[Run]) -> str:
 
 def panels(runs: Sequence[Run]) -> list[str]:
     paid = any(run.config["bonus"] != "none" for run in runs)
-    return [metric for metric in PANELS if paid or not metric.startswith("bonus/")]
+    told = {name for run in runs for name in run.columns}
+    success = "eval/success" in told
+    return [
+        metric
+        for metric in PANELS
+        if metric in told
+        and (paid or not metric.startswith("bonus/"))
+        and not (success and metric == "eval/return")
+    ]
 
 
 def main() -> None:
