@@ -12,7 +12,7 @@ COMMANDS = {
     "play": "make a video of a run's policy, or of a task's scripted expert",
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
-    "envs": "list the eight tasks",
+    "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
     "doctor": "check that a bonus is right and reaches your algorithm's update",
 }
 
