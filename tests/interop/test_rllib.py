@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed")
+pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed", exc_type=ImportError)
 
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2

@@ -134,10 +134,20 @@ def test_names_are_text(open_page):
     assert page.locator("img").count() == 0
 
 
+def hover(page, target, x, y):
+    """Moves the mouse as a hand does, more than once: a page that is still being laid out may move
+    away from under a single event."""
+    for attempt in range(50):
+        target.hover(position={"x": x, "y": y + attempt % 2})
+        if page.locator("#tip").is_visible():
+            return
+        page.wait_for_timeout(100)
+
+
 def test_hovering_tells_values_at_a_step(open_page):
     page = open_page()
     plot = panel(page, "curves").locator("svg")
-    plot.hover(position={"x": plot.bounding_box()["width"] - 9, "y": 60})
+    hover(page, plot, plot.bounding_box()["width"] - 9, 60)
     tip = page.locator("#tip")
     expect(tip).to_be_visible()
     lines = tip.inner_text().splitlines()
@@ -198,7 +208,7 @@ def test_maps_show_visits_and_bonus(open_page):
     first = page.locator("#map-table tr").filter(has_text="mimex").locator("canvas").first
     box = first.bounding_box()
     column, row = 10.5 / 24, 1 - 12.5 / 24  # the cell of x = 0.5, y = 0
-    first.hover(position={"x": column * box["width"], "y": row * box["height"]})
+    hover(page, first, column * box["width"], row * box["height"])
     expect(page.locator("#tip")).to_contain_text("3 visits")
     expect(page.locator("#tip")).to_contain_text("mean bonus 1")
     before = maps.last.evaluate("canvas => canvas.toDataURL()")
