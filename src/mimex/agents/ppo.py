@@ -11,7 +11,6 @@ from torch import Generator, Tensor, nn
 
 from mimex.agents.encoders import Encoder
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.agents.surrogate import log_density, surrogate
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn.mlp import mlp
@@ -87,7 +86,7 @@ class PPO:
         else:
             noise = torch.randn(mean.shape, generator=self.generator)
         actions = torch.addcmul(mean, noise, self.log_std.exp())
-        return actions, log_density(noise, self.log_std), features
+        return actions, self._log_density(noise), features
 
     @torch.no_grad()
     def features(self, stored: Stored) -> Tensor:
@@ -170,25 +169,30 @@ class PPO:
         """The loss of a chunk, and statistics; ``share`` is what a step weighs in the minibatch."""
         settings = self.settings
         inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
-        gain, moved = surrogate(
-            self.actor(inputs),
-            self.log_std,
-            batch.actions,
-            batch.log_probs,
-            batch.advantages,
-            settings.clip,
-        )
+        noise = (batch.actions - self.actor(inputs)) / self.log_std.exp()
+        log_ratio = self._log_density(noise) - batch.log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+        gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
         values: Tensor = self.critic(inputs)
         errors = (values - batch.returns).square()
         if settings.value_clip is not None:
-            change = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
-            errors = torch.maximum(errors, (batch.values + change - batch.returns).square())
+            moved = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
+            errors = torch.maximum(errors, (batch.values + moved - batch.returns).square())
         error = errors.sum()
         loss = (settings.value_weight * error - gain) * share
         if settings.entropy_weight:
-            loss = loss - settings.entropy_weight * len(batch.actions) * share * self._entropy()
-        statistics = torch.cat([torch.stack([-gain.detach(), error.detach()]), moved]) * share
+            loss = loss - settings.entropy_weight * len(noise) * share * self._entropy()
+        with torch.no_grad():
+            divergence = (ratio - 1 - log_ratio).sum()
+            outside = (ratio != clipped).sum()
+            statistics = torch.stack([-gain.detach(), error.detach(), divergence, outside]) * share
         return loss, statistics
+
+    def _log_density(self, noise: Tensor) -> Tensor:
+        """Log-density ``(B,)`` of actions that are so many standard deviations ``(B, A)`` off."""
+        constant = 0.5 * self.action_dim * math.log(2 * math.pi)
+        return -0.5 * noise.square().sum(1) - self.log_std.sum() - constant
 
     def _entropy(self) -> Tensor:
         return self.log_std.sum() + 0.5 * self.action_dim * (1 + math.log(2 * math.pi))
