@@ -10,12 +10,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from mimex.agents.encoders import Encoder
+from mimex.agents.ppo_gradient import STATISTICS, gradients
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
+from mimex.nn import selu
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
-from mimex.nn.selu import SELUNetwork
 from mimex.types import Metrics
 
 
@@ -70,9 +71,11 @@ class PPO:
             {"encoder": encoder, "actor": self.actor, "critic": self.critic}
         )
         self.network.register_parameter("log_std", self.log_std)
-        self._parameters = {
-            name: p for name, p in self.network.named_parameters() if p.requires_grad
-        }
+        named = dict(self.network.named_parameters())
+        learned = [n for n, p in named.items() if n.startswith("encoder.") and p.requires_grad]
+        self._of_encoder = [named[name] for name in learned]
+        others = [n for n in named if n.startswith(("actor.", "critic."))]
+        self._parameters = {n: named[n] for n in (*others, "log_std", *learned)}
         self.optimizer = torch.optim.Adam(self._parameters.values(), settings.lr, fused=True)
         self.generator = Generator().manual_seed(seed)
 
@@ -80,7 +83,7 @@ class PPO:
     def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
         features = self.encoder.embed(stored)
-        mean: Tensor = self.actor(self.encoder.join(stored, features))
+        mean = _evaluate(self.actor, self.encoder.join(stored, features))
         if deterministic:
             noise = torch.zeros_like(mean)
         else:
@@ -99,8 +102,7 @@ class PPO:
         @torch.no_grad()
         def value(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
-            out: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
-            return out
+            return _evaluate(self.critic, self.encoder.join(some, self.encoder.embed(some)))
 
         size = len(stored["vector"])
         chunk = self.encoder.chunk
@@ -118,7 +120,7 @@ class PPO:
                 "be a step for each; use fewer minibatches or more environments."
             )
         batch = batch._replace(advantages=_normalised(batch.advantages))
-        sums, largest_norm = torch.zeros(len(_STATISTICS)), 0.0
+        sums, largest_norm = torch.zeros(len(STATISTICS)), 0.0
         for _ in range(self.settings.epochs):
             order = torch.randperm(size, generator=self.generator)
             for rows in order.tensor_split(self.settings.minibatches):
@@ -127,7 +129,7 @@ class PPO:
                 largest_norm = max(largest_norm, norm)
         means = (sums / (self.settings.epochs * self.settings.minibatches)).tolist()
         return {
-            **{f"ppo/{name}": mean for name, mean in zip(_STATISTICS, means, strict=True)},
+            **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
             "ppo/grad_norm": largest_norm,
             "ppo/lr": lr,
             "ppo/std": float(self.log_std.detach().exp().mean()),
@@ -137,14 +139,9 @@ class PPO:
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
         """One optimizer step on some rows: statistics and the gradient's length before the clip."""
         share = 1 / len(rows)
-
-        def gradients(chunk: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-            with torch.enable_grad():
-                loss, statistics = self._loss(batch.rows(chunk), share)
-                return torch.autograd.grad(loss, tuple(self._parameters.values())), statistics
-
         # Sums over chunks in their order: bit for bit the same on any number of threads.
-        parts = in_order(gradients, pieces(rows, self.encoder.chunk))
+        chunks = pieces(rows, self.encoder.chunk)
+        parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), share), chunks)
         total = list(parts[0][0])
         statistics = parts[0][1]
         for part, more in parts[1:]:
@@ -152,7 +149,7 @@ class PPO:
             statistics = statistics + more
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(total))))
         if not math.isfinite(norm) or not bool(statistics.isfinite().all()):
-            named = dict(zip(_STATISTICS, statistics.tolist(), strict=True))
+            named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
                 f"PPO's loss or its gradient is not finite: {named}, gradient's length {norm}. "
                 "The weights are those before this step.",
@@ -165,29 +162,28 @@ class PPO:
         self.optimizer.step()
         return statistics, norm
 
-    def _loss(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
-        """The loss of a chunk, and statistics; ``share`` is what a step weighs in the minibatch."""
+    @torch.no_grad()
+    def _gradients(self, batch: Batch, share: float) -> tuple[list[Tensor], Tensor]:
+        """Derivatives of a chunk's loss, in the parameters' order, and its statistics."""
         settings = self.settings
-        inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
-        noise = (batch.actions - self.actor(inputs)) / self.log_std.exp()
-        log_ratio = self._log_density(noise) - batch.log_probs
-        ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-        gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
-        values: Tensor = self.critic(inputs)
-        errors = (values - batch.returns).square()
-        if settings.value_clip is not None:
-            moved = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
-            errors = torch.maximum(errors, (batch.values + moved - batch.returns).square())
-        error = errors.sum()
-        loss = (settings.value_weight * error - gain) * share
-        if settings.entropy_weight:
-            loss = loss - settings.entropy_weight * len(noise) * share * self._entropy()
-        with torch.no_grad():
-            divergence = (ratio - 1 - log_ratio).sum()
-            outside = (ratio != clipped).sum()
-            statistics = torch.stack([-gain.detach(), error.detach(), divergence, outside]) * share
-        return loss, statistics
+        with torch.set_grad_enabled(bool(self._of_encoder)):
+            inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
+        found, statistics = gradients(
+            inputs.detach(),
+            *batch[1:],
+            self.log_std,
+            list(self.actor.parameters()),
+            list(self.critic.parameters()),
+            share,
+            settings.clip,
+            math.inf if settings.value_clip is None else settings.value_clip,
+            settings.value_weight,
+            settings.entropy_weight,
+            inputs.requires_grad,
+        )
+        if inputs.requires_grad:
+            found += torch.autograd.grad(inputs, self._of_encoder, found.pop())
+        return found, statistics
 
     def _log_density(self, noise: Tensor) -> Tensor:
         """Log-density ``(B,)`` of actions that are so many standard deviations ``(B, A)`` off."""
@@ -215,17 +211,17 @@ class PPO:
         self.generator.set_state(state["generator"])
 
 
-_STATISTICS = ("policy_loss", "value_loss", "divergence", "clipped")
-
-
 def _network(widths: tuple[int, ...], last_gain: float) -> nn.Sequential:
     return mlp(
         widths,
         activation=nn.SELU,
         gain=math.sqrt(2),
         last_gain=last_gain,
-        container=SELUNetwork,
     )
+
+
+def _evaluate(network: nn.Sequential, x: Tensor) -> Tensor:
+    return selu.outputs(x, list(network.parameters()))[-1]
 
 
 def _normalised(advantages: Tensor) -> Tensor:

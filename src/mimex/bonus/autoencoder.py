@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from mimex.bonus.size import AutoencoderSize
 from mimex.bonus.tokens import key_bias_of, places
 from mimex.nn.squared_error import squared_error
-from mimex.nn.transformer import Block, sinusoidal_positions
+from mimex.nn.transformer import Block, run, sinusoidal_positions
 
 
 class MaskedSequenceAutoencoder(nn.Module):
@@ -204,8 +204,7 @@ class MaskedSequenceAutoencoder(nn.Module):
             x = torch.cat([x, self.cls_token.expand(len(x), -1, -1)], dim=1)
             shown_ok = nn.functional.pad(shown_ok, (0, 1), value=True)
         key_bias = key_bias_of(shown_ok)
-        for block in self.blocks:
-            x = block(x, key_bias)
+        x = run(self.blocks, x, key_bias)
         x = self.decoder_embed(self.norm(x))  # (R, V + 1, c)
 
         # Decode. Scored steps go first, so that the last block can compute them alone: attention
@@ -247,8 +246,7 @@ class MaskedSequenceAutoencoder(nn.Module):
 
     def _decode(self, x: Tensor, key_bias: Tensor | None, scored: int) -> Tensor:
         """Runs the decoder and keeps the leading ``scored`` tokens."""
-        for depth, block in enumerate(self.decoder_blocks, start=1):
-            x = block(x, key_bias, scored if depth == len(self.decoder_blocks) else None)
+        x = run(self.decoder_blocks, x, key_bias, scored)
         decoded: Tensor = self.decoder_norm(x[:, :scored])
         return decoded
 
