@@ -2,13 +2,16 @@
 
     python -m benchmarks.train --write
 
-Throughput is that of whole updates after the first, by the clock; "per CPU-second" divides by the
-processor time of the whole process, so that it does not depend on what else runs on the machine.
+Throughput is that of whole updates after the first, by the clock, the bonuses in turns; "per
+CPU-second" divides by the processor time of the whole process, so that it does not depend on what
+else runs on the machine. PPO's updates take turns as well, each kind in a process of its own, as
+its users have it; the first of each is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import platform
 import statistics
@@ -16,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -34,39 +38,61 @@ from mimex.train.on_policy import update, warm_up
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
 PARTS = ("simulation", "acting", "windows", "bonus", "learning")
+OURS, THEIRS = "mimex", "Stable-Baselines3"
 OBSERVATION, ACTION = 27, 9  # FrankaReach, oracle
 
 
-def throughput(config: TrainConfig, updates: int) -> tuple[dict[str, float], float]:
-    """Medians of an update's metrics, and environment steps per CPU-second."""
-    training = make_training(config)
-    warm_up(training)
-    update(training, 10**9)
-    cpu = time.process_time()
-    rows = [update(training, 10**9) for _ in range(updates)]
-    cpu = time.process_time() - cpu
-    training.env.close()
-    medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
-    return medians, updates * training.rollout.rewards.numel() / cpu
+class Measured:
+    """A training with one bonus, measured update by update."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.training = make_training(config)
+        warm_up(self.training)
+        update(self.training, 10**9)
+        self.rows: list[dict[str, float]] = []
+        self.cpu = 0.0
+
+    def update(self) -> None:
+        """One more rollout and what is learned from it."""
+        start = time.process_time()
+        self.rows.append(update(self.training, 10**9))
+        self.cpu += time.process_time() - start
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Median time of each part of an update."""
+        return {
+            part: statistics.median(row.get(f"time/{part}", 0.0) for row in self.rows)
+            for part in PARTS
+        }
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Environment steps per CPU-second."""
+        return len(self.rows) * self.training.rollout.rewards.numel() / self.cpu
 
 
 def throughput_table(options: argparse.Namespace) -> list[str]:
-    """Rows of the table, printed as they come."""
+    """Rows of the table; the bonuses take turns, so that all meet the same machine."""
     lines = [
         "| bonus | steps/s | of none | per CPU-second | " + " | ".join(PARTS) + " |",
         "|---" * (4 + len(PARTS)) + "|",
     ]
-    speeds: dict[str, float] = {}
     base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
-    for bonus in options.bonuses:
-        row, per_cpu = throughput(replace(base, bonus=bonus), options.updates)
-        seconds = {part: row.get(f"time/{part}", 0.0) for part in PARTS}
-        speed = base.loop.rollout_steps * base.envs / sum(seconds.values())
-        speeds[bonus] = speed
-        total = sum(seconds.values())
-        shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in seconds.values())
-        ratio = speed / speeds[options.bonuses[0]]
-        lines.append(f"| {bonus} | {speed:,.0f} | {ratio:.0%} | {per_cpu:,.0f} | {shares} |")
+    measured = {bonus: Measured(replace(base, bonus=bonus)) for bonus in options.bonuses}
+    for _ in range(options.updates):
+        for each in measured.values():
+            each.update()
+    totals = {bonus: sum(each.seconds.values()) for bonus, each in measured.items()}
+    for bonus, each in measured.items():
+        total = totals[bonus]
+        speed = base.loop.rollout_steps * base.envs / total
+        shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in each.seconds.values())
+        ratio = totals[options.bonuses[0]] / total
+        each.training.env.close()
+        lines.append(
+            f"| {bonus} | {speed:,.0f} | {ratio:.0%} | {each.per_cpu_second:,.0f} | {shares} |"
+        )
         print(lines[-1], flush=True)
     return lines
 
@@ -125,35 +151,46 @@ def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]
     return agent.train
 
 
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """Median time of a call, after one to warm up."""
-    call()
-    times = []
-    for _ in range(repeats):
+def _serve(orders: Connection, name: str, options: argparse.Namespace) -> None:
+    """A process that makes an update of one kind whenever it is told a number of threads."""
+    settings = preset(options.preset).ppo
+    steps = options.envs * preset(options.preset).loop.rollout_steps
+    if name == OURS:
+        keep_memory()  # as `mimex train` does
+        call = ours(settings, steps)
+    else:
+        call = theirs(settings, steps, options.envs)
+    while threads := orders.recv():
+        if name == OURS:
+            use_workers(threads)
+        else:
+            torch.set_num_threads(threads)
         start = time.perf_counter()
         call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        orders.send(time.perf_counter() - start)
 
 
 def update_table(options: argparse.Namespace) -> list[str]:
-    """PPO's update, ours and Stable-Baselines3's, each with its best number of threads."""
-    settings = preset(options.preset).ppo
-    steps = options.envs * preset(options.preset).loop.rollout_steps
+    """PPO's update, ours and Stable-Baselines3's, on each number of threads, in turns."""
+    context = multiprocessing.get_context("spawn")
+    pipes = {}
+    for name in (THEIRS, OURS):
+        pipes[name], end = context.Pipe()
+        context.Process(target=_serve, args=(end, name, options), daemon=True).start()
+    turns = [(name, threads) for name in pipes for threads in range(1, available_cores() + 1)]
+    times: dict[tuple[str, int], list[float]] = {turn: [] for turn in turns}
+    for _ in range(options.repeats + 1):
+        for name, threads in turns:
+            pipes[name].send(threads)
+            times[name, threads].append(pipes[name].recv())
+    for pipe in pipes.values():
+        pipe.send(0)
+    medians = {turn: statistics.median(taken[1:]) for turn, taken in times.items()}
+    fastest = min(took for (name, _), took in medians.items() if name == THEIRS)
     lines = ["| PPO's update | threads | ms | of the fastest other |", "|---|---|---|---|"]
-    others = []
-    for threads in range(1, available_cores() + 1):
-        use_workers(1)
-        torch.set_num_threads(threads)
-        took = seconds(theirs(settings, steps, options.envs), options.repeats)
-        others.append(took)
-        lines.append(f"| Stable-Baselines3 | {threads} | {took * 1e3:.0f} | |")
-        print(lines[-1], flush=True)
-    keep_memory()  # ours to give: Stable-Baselines3 is measured as it comes
-    for threads in range(1, available_cores() + 1):
-        use_workers(threads)
-        took = seconds(ours(settings, steps), options.repeats)
-        lines.append(f"| mimex | {threads} | {took * 1e3:.0f} | {min(others) / took:.2f}x |")
+    for (name, threads), took in medians.items():
+        ratio = f"{fastest / took:.2f}x" if name == OURS else ""
+        lines.append(f"| {name} | {threads} | {took * 1e3:.0f} | {ratio} |")
         print(lines[-1], flush=True)
     return lines
 
@@ -165,7 +202,7 @@ def main() -> None:
     parser.add_argument("--preset", default="cpu")
     parser.add_argument("--envs", type=int, default=512)
     parser.add_argument("--updates", type=int, default=10, help="of each bonus")
-    parser.add_argument("--repeats", type=int, default=5, help="of PPO's update alone")
+    parser.add_argument("--repeats", type=int, default=15, help="of PPO's update alone")
     parser.add_argument("--bonuses", nargs="+", default=list(BONUSES), choices=BONUSES)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()

@@ -31,8 +31,11 @@ def weights(ppo):
 
 def gradient(ppo, batch, network):
     """Derivatives of the loss of a batch by all weights of one of the networks."""
-    found = dict(zip(ppo._parameters.values(), ppo._gradients(batch, share=1.0)[0], strict=True))
-    return torch.cat([found[p].flatten() for p in network.parameters()])
+    rows = torch.arange(len(batch.actions))
+    found = ppo._gradients(batch, rows, share=1.0)[0]
+    parameters = ppo._parameters.values()
+    by = dict(zip(parameters, found.split([p.numel() for p in parameters]), strict=True))
+    return torch.cat([by[p] for p in network.parameters()])
 
 
 def test_the_std_is_the_std_and_not_its_square():

@@ -53,6 +53,17 @@ def by_differentiation(parts, networks_, share, clip, value_clip, value_weight, 
     return torch.autograd.grad(loss, of), [float(s.detach()) * share for s in statistics]
 
 
+def arguments(parts, actor, critic, log_std):
+    """The chunk within more steps, at rows of its own."""
+    rows = torch.randperm(2 * SIZE, generator=torch.Generator().manual_seed(2))[:SIZE]
+    inputs, *others = parts
+    among = [torch.full((2 * SIZE, *other.shape[1:]), math.nan).double() for other in others]
+    for large, other in zip(among, others, strict=True):
+        large[rows] = other
+    networks_ = (log_std, list(actor.parameters()), list(critic.parameters()))
+    return (inputs, rows, *among, *networks_)
+
+
 @pytest.mark.parametrize("written", [gradients, _gradients], ids=["script", "python"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("value_clip", [0.5, math.inf])
@@ -64,22 +75,20 @@ def test_derivatives_are_those_of_the_loss(written, heads, value_clip, entropy_w
     expected, statistics = by_differentiation(parts, (actor, critic, log_std), *rest)
     assert 0.1 < statistics[3] / (SIZE * 0.03) < 0.95, "some ratios are clipped and some are not"
     with torch.no_grad():
-        found, sums = written(
-            *parts, log_std, list(actor.parameters()), list(critic.parameters()), *rest, True
-        )
-    assert len(found) == len(expected)
-    for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
+        found, of_inputs, sums = written(*arguments(parts, actor, critic, log_std), *rest, True)
+    *by_parameters, by_inputs = expected
+    row = torch.cat([part.flatten() for part in by_parameters])
+    torch.testing.assert_close(found, row, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(of_inputs, by_inputs, rtol=1e-9, atol=1e-12)
     assert sums.tolist() == pytest.approx(statistics)
 
 
 def test_without_the_inputs_the_rest_is_the_same():
     actor, critic, log_std = networks(1)
     rest = (1.0, 0.2, math.inf, 1.0, 0.0)
-    parameters = (log_std, list(actor.parameters()), list(critic.parameters()))
-    arguments = (*chunk(actor, log_std, 1), *parameters, *rest)
+    given = arguments(chunk(actor, log_std, 1), actor, critic, log_std)
     with torch.no_grad():
-        with_inputs, _ = gradients(*arguments, True)
-        without, _ = gradients(*arguments, False)
-    assert len(without) == len(with_inputs) - 1
-    assert all(torch.equal(a, b) for a, b in zip(without, with_inputs, strict=False))
+        with_inputs, of_inputs, _ = gradients(*given, *rest, True)
+        without, nothing, _ = gradients(*given, *rest, False)
+    assert torch.equal(without, with_inputs)
+    assert (len(of_inputs), len(nothing)) == (SIZE, 0)

@@ -71,11 +71,12 @@ class PPO:
             {"encoder": encoder, "actor": self.actor, "critic": self.critic}
         )
         self.network.register_parameter("log_std", self.log_std)
-        named = dict(self.network.named_parameters())
-        learned = [n for n, p in named.items() if n.startswith("encoder.") and p.requires_grad]
-        self._of_encoder = [named[name] for name in learned]
-        others = [n for n in named if n.startswith(("actor.", "critic."))]
-        self._parameters = {n: named[n] for n in (*others, "log_std", *learned)}
+        self._of_actor: list[Tensor] = [*self.actor.parameters()]
+        self._of_critic: list[Tensor] = [*self.critic.parameters()]
+        self._of_encoder = [p for p in encoder.parameters() if p.requires_grad]
+        names: dict[Tensor, str] = {p: name for name, p in self.network.named_parameters()}
+        order = (*self._of_actor, *self._of_critic, self.log_std, *self._of_encoder)
+        self._parameters = {names[p]: p for p in order}  # in the order of their derivatives
         self.optimizer = torch.optim.Adam(self._parameters.values(), settings.lr, fused=True)
         self.generator = Generator().manual_seed(seed)
 
@@ -139,15 +140,14 @@ class PPO:
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
         """One optimizer step on some rows: statistics and the gradient's length before the clip."""
         share = 1 / len(rows)
-        # Sums over chunks in their order: bit for bit the same on any number of threads.
         chunks = pieces(rows, self.encoder.chunk)
-        parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), share), chunks)
-        total = list(parts[0][0])
-        statistics = parts[0][1]
+        # Sums over chunks in their order: bit for bit the same on any number of threads.
+        parts = in_order(lambda chunk: self._gradients(batch, chunk, share), chunks)
+        total, statistics = parts[0]
         for part, more in parts[1:]:
-            torch._foreach_add_(total, part)
-            statistics = statistics + more
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(total))))
+            total.add_(part)
+            statistics.add_(more)
+        norm = float(torch.linalg.vector_norm(total))
         if not math.isfinite(norm) or not bool(statistics.isfinite().all()):
             named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
@@ -156,24 +156,29 @@ class PPO:
                 batch.rows(rows),
             )
         if norm > self.settings.grad_norm:
-            torch._foreach_mul_(total, self.settings.grad_norm / norm)
-        for parameter, gradient in zip(self._parameters.values(), total, strict=True):
-            parameter.grad = gradient
+            total.mul_(self.settings.grad_norm / norm)
+        start = 0
+        for parameter in self._parameters.values():
+            stop = start + parameter.numel()
+            parameter.grad = total[start:stop].view_as(parameter)
+            start = stop
         self.optimizer.step()
         return statistics, norm
 
     @torch.no_grad()
-    def _gradients(self, batch: Batch, share: float) -> tuple[list[Tensor], Tensor]:
-        """Derivatives of a chunk's loss, in the parameters' order, and its statistics."""
+    def _gradients(self, batch: Batch, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Derivatives of the loss of some rows, by all parameters in one row, and statistics."""
         settings = self.settings
+        seen = {part: v.index_select(0, rows) for part, v in batch.observations.items()}
         with torch.set_grad_enabled(bool(self._of_encoder)):
-            inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
-        found, statistics = gradients(
+            inputs = self.encoder.join(seen, self.encoder.embed(seen))
+        found, of_inputs, statistics = gradients(
             inputs.detach(),
+            rows,
             *batch[1:],
             self.log_std,
-            list(self.actor.parameters()),
-            list(self.critic.parameters()),
+            self._of_actor,
+            self._of_critic,
             share,
             settings.clip,
             math.inf if settings.value_clip is None else settings.value_clip,
@@ -182,7 +187,8 @@ class PPO:
             inputs.requires_grad,
         )
         if inputs.requires_grad:
-            found += torch.autograd.grad(inputs, self._of_encoder, found.pop())
+            more = torch.autograd.grad(inputs, self._of_encoder, of_inputs)
+            found = torch.cat([found, *(gradient.flatten() for gradient in more)])
         return found, statistics
 
     def _log_density(self, noise: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ import os
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -76,20 +77,39 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
     PyTorch's gradient mode belongs to a thread: the function must set its own.
     """
     threads = torch.get_num_threads()
-    workers = _chosen or threads
+    workers = min(_chosen or threads, len(items))
+    if workers < 2 or _working.here:
+        return [_result(function, item) for item in items]
+    results: dict[int, Result] = {}
+    todo = iter(enumerate(items))
 
-    def result(item: Item) -> Result:
-        # To rewrite scripts costs more than it gains here.
-        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            return function(item)
+    def work() -> None:
+        _working.here = True
+        try:
+            for place, item in todo:
+                results[place] = _result(function, item)
+        finally:
+            _working.here = False
+            deque(todo, maxlen=0)  # after an error there is nothing more to do
 
-    if workers == 1 or len(items) < 2 or _working.here:
-        return [result(item) for item in items]
     torch.set_num_threads(1)
     try:
-        return list(_workers(workers).map(result, items))
+        others = [_helpers(workers - 1).submit(work) for _ in range(workers - 1)]
+        try:
+            work()
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
     finally:
         torch.set_num_threads(threads)
+    return [results[place] for place in range(len(items))]
+
+
+def _result(function: Callable[[Item], Result], item: Item) -> Result:
+    # To rewrite scripts costs more than it gains here.
+    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+        return function(item)
 
 
 def without_lock(function: Function) -> Function:
@@ -109,7 +129,7 @@ def without_lock(function: Function) -> Function:
 
 
 class _Working(threading.local):
-    """Whether this thread is a worker."""
+    """Whether this thread is at work on items of ``in_order``."""
 
     here = False
 
@@ -117,17 +137,13 @@ class _Working(threading.local):
 _working = _Working()
 
 
-def _begin_worker() -> None:
-    _working.here = True
-
-
-def _workers(count: int) -> ThreadPoolExecutor:
-    """The threads, which are kept from call to call."""
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """The threads beside the calling one, which are kept from call to call."""
     global _pool, _pool_size
     if _pool is None or _pool_size != count:
         if _pool is not None:
             _pool.shutdown()
-        _pool = ThreadPoolExecutor(count, "mimex", initializer=_begin_worker)
+        _pool = ThreadPoolExecutor(count, "mimex")
         _pool_size = count
     return _pool
 
