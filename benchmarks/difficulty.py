@@ -34,13 +34,14 @@ def main() -> None:
     tasks = dict.fromkeys(cell.task for cell in cells)
     experts = {task: float(play(task, EXPERT_SEEDS).mean()) for task in tasks}
     table = difficulty_table(cells, experts)
+    budget = max(cell.steps for cell in cells)
     print(table)
     for run in runs:
         write_csv(run, RESULTS / "difficulty" / f"{run.name}.csv")
     with matplotlib.rc_context(STYLE):
         save(difficulty_figure(cells), RESULTS / "difficulty", ("png", "pdf"))
     (RESULTS / "difficulty.md").write_text(
-        "# Difficulty map\n\nPPO without a bonus, from state, one run each.\n\n"
+        f"# Difficulty map\n\nPPO without a bonus, from state, one seed each, {budget:,} steps.\n\n"
         f"![The map](difficulty.png)\n\n{table}\n{commands(runs)}"
     )
 

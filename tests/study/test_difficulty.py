@@ -77,6 +77,25 @@ def test_exploration_is_the_problem_where_dense_is_learned_and_sparse_is_not(den
     assert verdict(difficulty(runs)).startswith(answer)
 
 
+@pytest.mark.parametrize(
+    ("dense", "sparse", "answer"),
+    [
+        (0.7, 0.0, "yes, as far as it is learned: opened 70% with dense, 0% with sparse"),
+        (0.8, 0.7, "no, as far as it is learned"),
+        (0.8, 0.3, "partly, as far as it is learned"),
+        (0.13, 0.0, "likely: opened 13% with dense, 0% with sparse, but dense is not learned"),
+        (0.03, 0.0, "not known"),
+        (0.13, 0.02, "not known"),
+    ],
+)
+def test_where_neither_succeeds_what_comes_before_success_is_compared(dense, sparse, answer):
+    runs = [
+        run_of("FrankaCabinet", "dense", 0.02, milestone="open", rate=dense),
+        run_of("FrankaCabinet", "sparse", 0.0, milestone="open", rate=sparse),
+    ]
+    assert verdict(difficulty(runs)).startswith(answer)
+
+
 def test_one_reward_alone_tells_nothing():
     assert verdict(difficulty(HARD[:1])).startswith("not known")
 

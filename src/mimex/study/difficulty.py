@@ -71,17 +71,25 @@ def difficulty(runs: Sequence[Run]) -> list[Cell]:
 
 
 def verdict(cells: Sequence[Cell]) -> str:
-    """What the cells of one task say, in words."""
-    success = {cell.reward: cell.success for cell in cells if cell.finished}
-    if not {"dense", "sparse"} <= success.keys():
+    """What the cells of one task say, in words: of success, else of what comes before it."""
+    by = {cell.reward: cell for cell in cells if cell.finished}
+    if not {"dense", "sparse"} <= by.keys():
         return "not known: needs finished runs with dense and with sparse reward"
-    if success["sparse"] >= SOLVED:
+    dense, sparse = by["dense"], by["sparse"]
+    if sparse.success >= SOLVED:
         return "no: sparse reward is enough"
-    if success["dense"] < SOLVED:
-        return "not known: dense reward is not enough either"
-    if success["sparse"] <= UNSOLVED:
-        return "yes: dense is learned, sparse is not"
-    return "partly: sparse is learned in part"
+    if dense.success >= SOLVED:
+        if sparse.success <= UNSOLVED:
+            return "yes: dense is learned, sparse is not"
+        return "partly: sparse is learned in part"
+    rates = dense.rate or 0.0, sparse.rate or 0.0
+    compared = f"{dense.milestone} {rates[0]:.0%} with dense, {rates[1]:.0%} with sparse"
+    if rates[0] >= SOLVED:
+        answer = "yes" if rates[1] <= UNSOLVED else "no" if rates[1] >= SOLVED else "partly"
+        return f"{answer}, as far as it is learned: {compared}"
+    if rates[0] > UNSOLVED and rates[1] == 0:
+        return f"likely: {compared}, but dense is not learned either"
+    return "not known: dense reward is not enough either"
 
 
 def difficulty_table(cells: Sequence[Cell], experts: Mapping[str, float] | None = None) -> str:
