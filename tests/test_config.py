@@ -74,7 +74,7 @@ def test_the_paper_preset_of_the_suite_is_the_release():
     assert (paper.agent, paper.observation, paper.envs) == ("drqv2", "pixels", 1)
     agent = paper.drqv2
     assert (agent.batch, agent.n_step, agent.hidden, agent.lr) == (1024, 1, 1024, 1e-4)
-    assert (agent.features, agent.std_steps) == ("encoder", 100_000)
+    assert (agent.features, agent.std_steps) == ("encoder", 500_000)
     suite = paper.suite
     assert (suite.action_repeat, suite.image_size, suite.stack) == (2, 84, 3)
     assert suite.quality == "published"
@@ -88,6 +88,13 @@ def test_noise_falls_more_slowly_in_what_drqv2_calls_medium_and_hard():
     for task, steps in (("quadruped_run", 500_000), ("humanoid_run", 2_000_000)):
         assert preset("paper", task=f"dmc/{task}").drqv2.std_steps == steps
     assert set(NOISE_STEPS) <= set(NAMES)
+
+
+def test_walkers_and_humanoids_have_settings_of_their_own_as_published():
+    walker = preset("cpu", "pixels", "dmc/walker_run").drqv2
+    assert (walker.n_step, walker.batch, walker.std_steps) == (1, 512, 500_000)
+    humanoid = preset("cpu", "pixels", "dmc/humanoid_walk").drqv2
+    assert (humanoid.lr, humanoid.trunk, humanoid.std_steps) == (8e-5, 100, 2_000_000)
 
 
 def test_from_pixels_the_cpu_preset_is_drqv2_as_published():

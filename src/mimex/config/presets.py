@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.agents.ppo_settings import PPOSettings
@@ -34,6 +36,7 @@ STATE_HIDDEN, STATE_LR = 256, 1e-3
 
 MEDIUM = [
     "acrobot_swingup",
+    "cartpole_swingup_sparse",
     "cheetah_run",
     "finger_turn_easy",
     "finger_turn_hard",
@@ -45,7 +48,14 @@ MEDIUM = [
     "walker_run",
 ]
 HARD = ("humanoid_stand", "humanoid_walk", "humanoid_run")
-"""DrQ-v2's own grades of tasks, by which its noise falls over more steps; the rest is easy."""
+"""DrQ-v2's own grades of tasks (its files cfgs/task/*.yaml), by which its noise falls over more
+steps; the rest is easy."""
+
+EXCEPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "walker": {"n_step": 1, "batch": 512},
+    "humanoid": {"lr": 8e-5, "trunk": 100},
+}
+"""Where DrQ-v2's published settings differ for all tasks of a domain."""
 
 NOISE_STEPS = dict.fromkeys(MEDIUM, 500_000) | dict.fromkeys(HARD, 2_000_000)
 """Agent steps over which the noise falls in tasks that are not easy (DrQ-v2)."""
@@ -113,13 +123,18 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
     return replace(
         paper,
         preset="cpu",
-        drqv2=_graded(PUBLISHED, task) if pixels else _state(PUBLISHED),
+        drqv2=_published(task) if pixels else _state(PUBLISHED),
         mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize()),
     )
 
 
 def _graded(agent: DrQv2Settings, task: str) -> DrQv2Settings:
     return replace(agent, std_steps=NOISE_STEPS.get(task.removeprefix(PREFIX), agent.std_steps))
+
+
+def _published(task: str) -> DrQv2Settings:
+    domain = task.removeprefix(PREFIX).partition("_")[0]
+    return replace(_graded(PUBLISHED, task), **EXCEPTIONS.get(domain, {}))
 
 
 def _state(agent: DrQv2Settings) -> DrQv2Settings:
