@@ -8,9 +8,10 @@ from benchmarks.plain_drqv2 import PlainDrQv2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimex.agents.drqv2 import DrQv2, NotFiniteError
+from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_networks import noisy
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
+from mimex.agents.errors import NotFiniteError
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import use_workers
 from mimex.train.checkpoint import load, save

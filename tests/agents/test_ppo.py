@@ -5,7 +5,8 @@ import torch
 from torch.distributions import Normal
 
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO, Batch, NotFiniteError
+from mimex.agents.errors import NotFiniteError
+from mimex.agents.ppo import PPO, Batch
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.parallel import use_workers
 

@@ -1,15 +1,10 @@
 """Whole runs in processes of their own: killed, stopped, resumed, broken."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
-import numpy as np
 import pytest
-import torch
+from tests.processes import assert_equal, rows, start, wait_for_rows
 
 from mimex.cli import main
 from mimex.config import TrainConfig
@@ -32,54 +27,12 @@ def command(run, updates, *more):
     ]
 
 
-def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "mimex.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-def rows(run):
-    """The metrics without times."""
-    path = run / "metrics.jsonl"
-    text = path.read_text() if path.exists() else ""
-    parsed = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
-
-
-def wait_for(process, run, count):
-    deadline = time.monotonic() + 60
-    while len(rows(run)) < count:
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def assert_equal(one, other, place="state"):
-    assert type(one) is type(other), place
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), place
-        for key, value in one.items():
-            assert_equal(value, other[key], f"{place}.{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), place
-        for index, pair in enumerate(zip(one, other, strict=True)):
-            assert_equal(*pair, f"{place}[{index}]")
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), place
-    else:
-        assert np.array_equal(one, other), place
-
-
 def compare_killed_with_undisturbed(tmp_path, updates, kills):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     assert main(command(straight, updates)) == 0
     for count in kills:
         process = start(command(killed, updates))
-        wait_for(process, killed, count)
+        wait_for_rows(process, killed, count)
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
@@ -105,7 +58,7 @@ def test_two_hundred_updates_survive_three_kills(tmp_path):
 def test_a_stopped_run_saves_and_continues(tmp_path, number):
     run = tmp_path / "run"
     process = start(command(run, 100_000))
-    wait_for(process, run, 2)
+    wait_for_rows(process, run, 2)
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -120,7 +73,7 @@ def test_a_folder_in_use_is_refused(tmp_path, capsys):
     run = tmp_path / "run"
     process = start(command(run, 100_000))
     try:
-        wait_for(process, run, 1)
+        wait_for_rows(process, run, 1)
         assert main(command(run, 100_000)) == 1
         assert f"in use by another run (process {process.pid})" in capsys.readouterr().err
     finally:

@@ -1,15 +1,10 @@
 """Whole off-policy runs in processes of their own: killed, stopped, resumed, broken."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
-import numpy as np
 import pytest
-import torch
+from tests.processes import assert_equal, rows, start, wait_for_rows
 
 from mimex.cli import main
 from mimex.data.memory import free_memory
@@ -38,48 +33,6 @@ def pixels(run, rows, *more):
     return command(run, rows, *small, *more, observation="pixels")
 
 
-def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "mimex.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-def rows(run):
-    """The metrics without times."""
-    path = run / "metrics.jsonl"
-    text = path.read_text() if path.exists() else ""
-    parsed = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
-
-
-def wait_for(process, run, count):
-    deadline = time.monotonic() + 120
-    while len(rows(run)) < count:
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def assert_equal(one, other, place="state"):
-    assert type(one) is type(other), place
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), place
-        for key, value in one.items():
-            assert_equal(value, other[key], f"{place}.{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), place
-        for index, pair in enumerate(zip(one, other, strict=True)):
-            assert_equal(*pair, f"{place}[{index}]")
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), place
-    else:
-        assert np.array_equal(one, other), place
-
-
 def assert_same_runs(found, expected):
     assert rows(found) == rows(expected)
     (step, state), (same_step, same_state) = (
@@ -95,7 +48,7 @@ def assert_same_runs(found, expected):
 
 def kill(arguments, run, count):
     process = start(arguments)
-    wait_for(process, run, count)
+    wait_for_rows(process, run, count)
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -128,7 +81,7 @@ def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_pa
     total = 200 * REPEAT // ROW
     assert main(command(straight, total, *more)) == 0
     process = start(command(stopped, total, *more))
-    wait_for(process, stopped, 1)
+    wait_for_rows(process, stopped, 1)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM

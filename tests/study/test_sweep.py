@@ -1,13 +1,10 @@
 """Studies in processes of their own: finished, failed, stopped and killed."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
+from tests.processes import rows, start, wait_for
 
 from mimex.cli import main
 from mimex.study.backends import LocalBackend
@@ -18,24 +15,6 @@ from mimex.study.sweep import sweep
 
 def command(plan, out, *more):
     return ["study", "run", str(plan), "--out", str(out), "--jobs", "2", "--no-report", *more]
-
-
-def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "mimex.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
-def rows(run):
-    """The metrics without times."""
-    path = run / "metrics.jsonl"
-    text = path.read_text() if path.exists() else ""
-    parsed = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
 
 
 def results(study):
@@ -50,14 +29,6 @@ def starts(study):
     """How often each run was started."""
     logs = (study / "logs").iterdir()
     return {log.stem: log.read_text().count("$ mimex train") for log in logs}
-
-
-def wait_for(process, condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def processes_of(study):

@@ -18,6 +18,7 @@ from torch import Generator, Tensor, nn
 
 from mimex.agents.drqv2_networks import EDGE, Actor, Critic, noisy
 from mimex.agents.drqv2_settings import DrQv2Settings
+from mimex.agents.errors import NotFiniteError
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.parallel import in_order
@@ -39,18 +40,6 @@ class Encoded(NamedTuple):
 
     pieces: list[Tensor]  # (b, F) of observations, with their graph
     windows: Tensor | None  # (B, L, D) what the bonus sees of the windows
-
-
-class NotFiniteError(ArithmeticError):
-    """A loss became NaN or infinite; the weights of that network are those before the step.
-
-    Attributes:
-        batch: The transitions that it happened on.
-    """
-
-    def __init__(self, message: str, batch: Transitions) -> None:
-        super().__init__(message)
-        self.batch = batch
 
 
 class DrQv2:

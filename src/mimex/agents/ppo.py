@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from mimex.agents.encoders import Encoder
+from mimex.agents.errors import NotFiniteError
 from mimex.agents.ppo_gradient import STATISTICS, gradients
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
@@ -34,18 +35,6 @@ class Batch(NamedTuple):
         """Some of the steps."""
         chosen = {part: v.index_select(0, index) for part, v in self.observations.items()}
         return Batch(chosen, *(array.index_select(0, index) for array in self[1:]))
-
-
-class NotFiniteError(ArithmeticError):
-    """The loss became NaN or infinite; the weights are those before the step.
-
-    Attributes:
-        batch: The steps that it happened on.
-    """
-
-    def __init__(self, message: str, batch: Batch) -> None:
-        super().__init__(message)
-        self.batch = batch
 
 
 class PPO:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from mimex.agents import drqv2, ppo
+from mimex.agents.errors import NotFiniteError
+from mimex.agents.ppo import Batch
 from mimex.commands.build import make_env, make_off_policy, make_training, seed_for
 from mimex.config import MAY_CHANGE, TrainConfig, parse
+from mimex.data.transitions import Transitions
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
 from mimex.track.logger import Logger, Sink
@@ -108,17 +110,18 @@ def _learning(
             yield from off_policy.reports(training, config.steps, stop)
         else:
             yield from on_policy.updates(training, config.steps)
-    except (ppo.NotFiniteError, drqv2.NotFiniteError, ValueError) as error:
+    except (NotFiniteError, ValueError) as error:
         path = folder.path / "failed.safetensors"
         evidence = {
             "update": training.updates + 1,
             "error": str(error),
             "state": training.state_dict(),
         }
-        if isinstance(error, ppo.NotFiniteError):
-            evidence["minibatch"] = error.batch._asdict()
-        if isinstance(error, drqv2.NotFiniteError):
-            evidence["minibatch"] = off_policy.gathered(error.batch)
+        batch = error.batch if isinstance(error, NotFiniteError) else None
+        if isinstance(batch, Batch):
+            evidence["minibatch"] = batch._asdict()
+        if isinstance(batch, Transitions):
+            evidence["minibatch"] = off_policy.gathered(batch)
         if isinstance(training, Training):
             rollout = vars(training.rollout)
             evidence["rollout"] = {name: v for name, v in rollout.items() if name[0] != "_"}
