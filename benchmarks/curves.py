@@ -4,6 +4,8 @@
     python -m benchmarks.curves NAME runs/reach-*     writes benchmarks/results/learning/NAME*
 
 Each run becomes NAME/<folder>.csv with the metrics that tell whether it learned, about 200 rows.
+Methods with several seeds are summed up by interquartile mean and 95 % interval over the last tenth
+of their runs.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from numpy.typing import NDArray
 
 from mimex.study.figures import STYLE, metrics_figure, save
+from mimex.study.panels import title
 from mimex.study.runs import Run, find_runs, group_runs
+from mimex.study.scores import bounds, final_scores
+from mimex.study.statistics import interval
 
 RESULTS = Path(__file__).parent / "results" / "learning"
 COLUMNS = (
@@ -98,6 +104,35 @@ def _speed(run: Run) -> float:
     return float(np.median(run.curve("time/steps_per_second")[1]))
 
 
+def summary(runs: Sequence[Run], metrics: Sequence[str]) -> str:
+    """What each method came to, where all have several seeds; else nothing."""
+    groups = group_runs(runs)
+    if any(len(group.runs) < 2 for group in groups):
+        return ""
+    lines = ["| task | method | " + " | ".join(title(name) for name in metrics) + " |"]
+    lines.append("|---|---|" + "---|" * len(metrics))
+    scores = {metric: final_scores(groups, metric) for metric in metrics}
+    for group in groups:
+        cells = []
+        for metric in metrics:
+            found = scores[metric].get(group.label, {}).get(group.task)
+            cells.append("" if found is None else _with_interval(metric, found))
+        lines.append(f"| {group.task} | {group.label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _with_interval(metric: str, scores: NDArray[np.float64]) -> str:
+    if len(scores) < 2:
+        return _number(metric, float(scores[0]))
+    estimate = interval({"": scores})
+    low, high = _number(metric, estimate.low), _number(metric, estimate.high)
+    return f"{_number(metric, estimate.value)} ({low} to {high})"
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{value:.1%}" if np.isfinite(bounds(metric)[1]) else f"{value:.3g}"
+
+
 def commands(runs: Sequence[Run]) -> str:
     """The commands as anybody would type them: no paths of the machine they ran on."""
     lines = []
@@ -126,16 +161,18 @@ def main() -> None:
     )
     parser.add_argument("name")
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, or folders of them")
+    parser.add_argument("--panels", nargs="+", help="metrics to draw and to sum up")
     args = parser.parse_args()
     runs = find_runs(args.runs)
+    shown = args.panels or panels(runs)
     for run in runs:
         write_csv(run, RESULTS / args.name / f"{run.name}.csv")
-    text = f"{table(runs)}\n{commands(runs)}"
+    text = f"{summary(runs, shown)}{table(runs)}\n{commands(runs)}"
     (RESULTS / f"{args.name}.md").write_text(
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
     )
     with matplotlib.rc_context(STYLE):
-        save(metrics_figure(group_runs(runs), panels(runs)), RESULTS / args.name, ("png",))
+        save(metrics_figure(group_runs(runs), shown), RESULTS / args.name, ("png",))
     print(text)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from mimex.study.figures import curves_figure, figures_of, scores_figure
+from mimex.study.figures import curves_figure, figures_of, metrics_figure, scores_figure
 from mimex.study.panels import Look, draw_curves, draw_profiles
 from mimex.study.runs import Run, find_runs, group_runs
 
@@ -91,6 +91,25 @@ def test_curves_are_means_with_bands_where_there_are_two_seeds_or_more(tmp_path)
     figure = curves_figure(alone, "eval/success", Look(["none", "mimex"]))
     assert set(lines_of(figure.axes[0])) == {"none", "mimex"}
     assert len(figure.axes[0].collections) == 0
+
+
+def test_each_task_has_panels_of_what_its_runs_reported():
+    def run(task, **metrics):
+        columns = {"step": np.array([1.0, 2.0])}
+        columns |= {name: np.array([0.0, value]) for name, value in metrics.items()}
+        config = {"task": task, "bonus": "none", "seed": 0, "steps": 2}
+        return Run(task, Path(task), config, {}, columns)
+
+    lifted = run("FrankaPick", **{"train/reached_lift": 0.3, "train/return": 1.0})
+    opened = run("FrankaCabinet", **{"train/reached_open": 0.7})
+    shown = ["train/reached_lift", "train/reached_open", "train/return"]
+    figure = metrics_figure(group_runs([lifted, opened]), shown)
+    panels = [(axes.get_title(), axes.get_ylabel()) for axes in figure.axes]
+    assert panels == [
+        ("FrankaPick", "episodes that lift it"),
+        ("FrankaPick", "return in training"),
+        ("FrankaCabinet", "episodes that open it"),
+    ]
 
 
 def test_bands_of_success_stay_between_none_and_all():

@@ -137,20 +137,29 @@ def curves_figure(groups: Sequence[Group], metric: str, look: Look, note: str = 
 
 
 def metrics_figure(groups: Sequence[Group], metrics: Sequence[str]) -> Figure:
-    """One row a task, one panel a metric; metrics that no run reported are left out."""
+    """One row a task, one panel a metric; metrics that no run of a task reported are left out."""
     look = Look(list(dict.fromkeys(group.label for group in groups)))
-    tasks = list(dict.fromkeys(group.task for group in groups))
-    runs = [run for group in groups for run in group.runs]
-    metrics = [name for name in metrics if any(len(run.curve(name)[0]) for run in runs)]
-    figure, panel = _grid(len(tasks), len(metrics))
-    for row, task in enumerate(tasks):
-        chosen = [group for group in groups if group.task == task]
-        for column, metric in enumerate(metrics):
-            axes = panel(row * len(metrics) + column)
+    by_task = {
+        task: [group for group in groups if group.task == task]
+        for task in dict.fromkeys(group.task for group in groups)
+    }
+    told = {
+        task: [name for name in metrics if _reported(chosen, name)]
+        for task, chosen in by_task.items()
+    }
+    columns = max(len(names) for names in told.values())
+    figure, panel = _grid(len(by_task), columns)
+    for row, (task, chosen) in enumerate(by_task.items()):
+        for column, metric in enumerate(told[task]):
+            axes = panel(row * columns + column)
             panels.draw_curves(axes, chosen, metric, look)
             axes.set_title(task)
     _finish(figure, look, _note(groups))
     return figure
+
+
+def _reported(groups: Sequence[Group], metric: str) -> bool:
+    return any(len(run.curve(metric)[0]) for group in groups for run in group.runs)
 
 
 def scores_figure(

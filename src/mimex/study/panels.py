@@ -32,6 +32,10 @@ TITLES = {
     "train/return": "return in training",
     "explore/coverage": "share of the grid visited",
     "bonus/share": "bonus's share of reward",
+    "bonus/probe": "bonus on a fixed batch",
+    "train/reached_open": "episodes that open it",
+    "train/reached_lift": "episodes that lift it",
+    "train/reached_handle": "episodes that hold the handle",
 }
 
 
