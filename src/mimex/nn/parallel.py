@@ -117,14 +117,17 @@ def without_lock(function: Function) -> Function:
 
     Threads that run many small operations wait for the lock longer than they work: PPO's update on
     two threads is 1.2 times as fast without. The function must be in the part of Python that
-    TorchScript knows; where there is no TorchScript (PyTorch gives it up with Python 3.14), it is
-    the function itself, with the same results.
+    TorchScript knows; where there is no TorchScript (PyTorch gives it up with Python 3.14) or no
+    source to make it of, it is the function itself, with the same results.
     """
     if sys.version_info >= (3, 14):
         return function
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
-        scripted: Function = torch.jit.script(function)
+        try:
+            scripted: Function = torch.jit.script(function)
+        except OSError:
+            return function
     return scripted
 
 
