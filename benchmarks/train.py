@@ -4,7 +4,7 @@
 
 Throughput is that of whole updates after the first, by the clock, the bonuses in turns; "per
 CPU-second" divides by the processor time of the whole process, so that it does not depend on what
-else runs on the machine. PPO's updates take turns as well, each kind in a process of its own, as
+else runs on the machine. "Of none" is the median over turns. PPO's updates take turns as well, each kind in a process of its own, as
 its users have it; the first of each is not counted.
 """
 
@@ -67,6 +67,11 @@ class Measured:
         }
 
     @property
+    def totals(self) -> list[float]:
+        """The time of each update."""
+        return [sum(row.get(f"time/{part}", 0.0) for part in PARTS) for row in self.rows]
+
+    @property
     def per_cpu_second(self) -> float:
         """Environment steps per CPU-second."""
         return len(self.rows) * self.training.rollout.rewards.numel() / self.cpu
@@ -83,12 +88,12 @@ def throughput_table(options: argparse.Namespace) -> list[str]:
     for _ in range(options.updates):
         for each in measured.values():
             each.update()
-    totals = {bonus: sum(each.seconds.values()) for bonus, each in measured.items()}
+    first = measured[options.bonuses[0]].totals
     for bonus, each in measured.items():
-        total = totals[bonus]
-        speed = base.loop.rollout_steps * base.envs / total
+        total = sum(each.seconds.values())
+        speed = base.loop.rollout_steps * base.envs / statistics.median(each.totals)
         shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in each.seconds.values())
-        ratio = totals[options.bonuses[0]] / total
+        ratio = statistics.median(a / b for a, b in zip(first, each.totals, strict=True))
         each.training.env.close()
         lines.append(
             f"| {bonus} | {speed:,.0f} | {ratio:.0%} | {each.per_cpu_second:,.0f} | {shares} |"
@@ -186,11 +191,12 @@ def update_table(options: argparse.Namespace) -> list[str]:
     for pipe in pipes.values():
         pipe.send(0)
     medians = {turn: statistics.median(taken[1:]) for turn, taken in times.items()}
-    fastest = min(took for (name, _), took in medians.items() if name == THEIRS)
+    fastest = min((turn for turn in turns if turn[0] == THEIRS), key=medians.__getitem__)
     lines = ["| PPO's update | threads | ms | of the fastest other |", "|---|---|---|---|"]
-    for (name, threads), took in medians.items():
-        ratio = f"{fastest / took:.2f}x" if name == OURS else ""
-        lines.append(f"| {name} | {threads} | {took * 1e3:.0f} | {ratio} |")
+    for turn, took in medians.items():
+        ratios = [a / b for a, b in zip(times[fastest][1:], times[turn][1:], strict=True)]
+        ratio = f"{statistics.median(ratios):.2f}x" if turn[0] == OURS else ""
+        lines.append(f"| {turn[0]} | {turn[1]} | {took * 1e3:.0f} | {ratio} |")
         print(lines[-1], flush=True)
     return lines
 
@@ -201,7 +207,7 @@ def main() -> None:
     parser.add_argument("--task", default="FrankaReach")
     parser.add_argument("--preset", default="cpu")
     parser.add_argument("--envs", type=int, default=512)
-    parser.add_argument("--updates", type=int, default=10, help="of each bonus")
+    parser.add_argument("--updates", type=int, default=20, help="of each bonus")
     parser.add_argument("--repeats", type=int, default=15, help="of PPO's update alone")
     parser.add_argument("--bonuses", nargs="+", default=list(BONUSES), choices=BONUSES)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")

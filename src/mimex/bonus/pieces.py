@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,7 @@ PIECES_AT_ONCE = 8
 
 Rows = slice | Tensor
 Gradients = tuple[Tensor | None, ...]
+Piece = TypeVar("Piece")
 
 
 def pieces(rows: Rows, numbers: int, device: torch.device) -> list[Rows]:
@@ -36,7 +39,7 @@ def pieces(rows: Rows, numbers: int, device: torch.device) -> list[Rows]:
     return [cut if isinstance(rows, slice) else rows[cut] for cut in cuts]
 
 
-def groups(all_pieces: list[Rows]) -> list[list[Rows]]:
+def groups(all_pieces: list[Piece]) -> list[list[Piece]]:
     """Pieces in groups, one to be worked through before the next."""
     starts = range(0, len(all_pieces), PIECES_AT_ONCE)
     return [all_pieces[start : start + PIECES_AT_ONCE] for start in starts]

@@ -141,34 +141,29 @@ class MaskedPrediction(ABC):
             train, rest = order[:trained], order[trained:]
         parameters = tuple(self._trainable.values())
 
-        def score(rows: Rows) -> Tensor:
-            with torch.no_grad():
-                return self._score(x, actions, valid, hidden, rows)[0]
-
-        def score_and_train(rows: Rows) -> tuple[Tensor, Tensor, Tensor, Gradients]:
-            with torch.enable_grad():
+        def work(piece: tuple[Rows, bool]) -> tuple[Tensor, Tensor, Tensor, Gradients]:
+            rows, trains = piece
+            with torch.set_grad_enabled(trains):
                 rewards, losses, spread = self._score(x, actions, valid, hidden, rows)
+                gradients: Gradients = ()  # of what is only scored, or could not be hidden
                 loss = losses.sum() / trained
-                gradients: Gradients = ()  # where nothing could be hidden
                 if loss.requires_grad:
                     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-                return rewards, loss.detach(), spread, gradients
+                return rewards, loss.detach() * trains, spread.sum() / trained * trains, gradients
 
         rewards = x.new_empty(len(x))
         loss, spread = x.new_zeros(()), x.new_zeros(())
         self.optimizer.zero_grad(set_to_none=True)
+        todo = [(rows, True) for rows in self._pieces(train)]
+        todo += [(rows, False) for rows in self._pieces(rest)]
         try:
             # A few pieces at a time, so that their gradients need little memory.
-            for group in groups(self._pieces(train)):
-                for rows, result in zip(group, in_order(score_and_train, group), strict=True):
+            for group in groups(todo):
+                for (rows, _), result in zip(group, in_order(work, group), strict=True):
                     rewards[rows] = result[0]
                     loss += result[1]
-                    spread += result[2].sum() / trained
+                    spread += result[2]
                     add_gradients(parameters, result[3])
-            for rows, scores in zip(
-                self._pieces(rest), in_order(score, self._pieces(rest)), strict=True
-            ):
-                rewards[rows] = scores
             check_finite(rewards, "the reward")
         except BaseException:  # nothing was learned: the next call draws the same masks
             self._generator.set_state(before)
