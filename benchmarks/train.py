@@ -4,8 +4,8 @@
 
 Throughput is that of whole updates after the first, by the clock, the bonuses in turns; "per
 CPU-second" divides by the processor time of the whole process, so that it does not depend on what
-else runs on the machine. "Of none" is the median over turns. PPO's updates take turns as well, each kind in a process of its own, as
-its users have it; the first of each is not counted.
+else runs on the machine. Ratios are medians over turns. PPO's updates take turns as well, each kind
+in a process of its own, as its users have it; the first of each is not counted.
 """
 
 from __future__ import annotations
