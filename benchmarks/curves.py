@@ -125,8 +125,9 @@ def _with_interval(metric: str, scores: NDArray[np.float64]) -> str:
     if len(scores) < 2:
         return _number(metric, float(scores[0]))
     estimate = interval({"": scores})
-    low, high = _number(metric, estimate.low), _number(metric, estimate.high)
-    return f"{_number(metric, estimate.value)} ({low} to {high})"
+    low, high = np.clip((estimate.low, estimate.high), *bounds(metric))
+    ends = f"{_number(metric, low)} to {_number(metric, high)}"
+    return f"{_number(metric, estimate.value)} ({ends})"
 
 
 def _number(metric: str, value: float) -> str:
