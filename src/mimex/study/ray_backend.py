@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +17,10 @@ from mimex.study.process import Job, Process
 
 CONNECT_SECONDS = 10.0
 """How long a cluster's head has to answer."""
+
+ASK_AGAIN = 10.0
+"""Seconds after which a task that was told to stop is told again: the interrupt by which Ray tells
+it is lost where Python cannot raise it, for example while an object is being removed."""
 
 
 class RayBackend:
@@ -78,10 +83,11 @@ class RayBackend:
 
     def stop(self) -> None:
         waiting = list(self._running)
-        for task in waiting:
-            self._ray.cancel(task)
-        if waiting:
-            self._ray.wait(waiting, num_returns=len(waiting), timeout=PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while waiting and time.monotonic() < deadline:
+            for task in waiting:
+                self._ray.cancel(task)
+            _, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=ASK_AGAIN)
         self._running.clear()
 
     def close(self) -> None:
@@ -104,6 +110,9 @@ def work(job: Job) -> int:
             time.sleep(0.2)
     except KeyboardInterrupt:  # how Ray cancels a task
         process.stop()
-        process.wait(PATIENCE)
+        while True:
+            with suppress(KeyboardInterrupt):  # it may be told again while it saves
+                process.wait(PATIENCE)
+                break
         raise
     return code
