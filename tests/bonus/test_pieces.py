@@ -20,6 +20,15 @@ def test_wide_windows_come_in_small_pieces_and_other_devices_need_none():
     assert pieces(slice(0, 4096), 135, torch.device("cuda")) == [slice(0, 4096)]
 
 
+def test_pieces_are_of_one_size_and_even_in_number():
+    for total in (1792, 300, 257, 4096):
+        sizes = [piece.stop - piece.start for piece in pieces(slice(0, total), 135, CPU)]
+        assert len(sizes) % 2 == 0
+        assert max(sizes) - min(sizes) <= 1
+        assert max(sizes) <= PIECE_WINDOWS[1]
+    assert pieces(slice(0, 200), 135, CPU) == [slice(0, 200)]
+
+
 def test_groups_keep_the_order():
     parts = pieces(slice(0, 10_000), 135, CPU)
     assert [piece for group in groups(parts) for piece in group] == parts

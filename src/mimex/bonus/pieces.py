@@ -23,7 +23,7 @@ Piece = TypeVar("Piece")
 
 
 def pieces(rows: Rows, numbers: int, device: torch.device) -> list[Rows]:
-    """Rows in pieces that suit the device; the same ones on any number of threads.
+    """Rows in pieces of one size that suit the device; the same ones on any number of threads.
 
     Args:
         rows: A slice from 0, or indices.
@@ -35,7 +35,10 @@ def pieces(rows: Rows, numbers: int, device: torch.device) -> list[Rows]:
     if device.type == "cpu":
         fewest, most = PIECE_WINDOWS
         size = min(max(PIECE_NUMBERS // numbers, fewest), most)
-    cuts = [slice(start, min(start + size, total)) for start in range(0, total, size)]
+    count = -(-total // size)
+    if count > 1:
+        count += count % 2  # two threads then end together
+    cuts = [slice(i * total // count, (i + 1) * total // count) for i in range(count)]
     return [cut if isinstance(rows, slice) else rows[cut] for cut in cuts]
 
 

@@ -21,8 +21,9 @@ from mimex.train.schedule import cosine
 from mimex.train.training import Training
 from mimex.types import Metrics
 
-SCORED_AT_ONCE = 2048
-"""Windows that are only scored, not learned from, are gathered in pieces of this many."""
+SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
+"""Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
+have so many numbers (16 MB)."""
 
 PROBE_WINDOWS = 256
 """Windows of the first rollout whose raw bonus is followed through the run."""
@@ -153,7 +154,8 @@ def score(training: Training, index: WindowIndex) -> tuple[Tensor, Metrics]:
         training.probe = index[order[:PROBE_WINDOWS]]
     trained = max(1, round(settings.train_fraction * len(index)))
     raw = torch.empty(len(index))
-    for rows in pieces(order[trained:], SCORED_AT_ONCE):
+    at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // training.probe.features[0].numel())
+    for rows in pieces(order[trained:], at_once):
         raw[rows] = bonus.reward(index[rows])
     sums: dict[str, float] = {}
     minibatches = pieces(order[:trained], settings.bonus_minibatch)
