@@ -73,7 +73,7 @@ class PPO:
     def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
         features = self.encoder.embed(stored)
-        mean = _evaluate(self.actor, self.encoder.join(stored, features))
+        mean = selu.outputs(self.encoder.join(stored, features), self._of_actor)[-1]
         if deterministic:
             noise = torch.zeros_like(mean)
         else:
@@ -92,7 +92,8 @@ class PPO:
         @torch.no_grad()
         def value(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
-            return _evaluate(self.critic, self.encoder.join(some, self.encoder.embed(some)))
+            inputs = self.encoder.join(some, self.encoder.embed(some))
+            return selu.outputs(inputs, self._of_critic)[-1]
 
         size = len(stored["vector"])
         chunk = self.encoder.chunk
@@ -207,16 +208,7 @@ class PPO:
 
 
 def _network(widths: tuple[int, ...], last_gain: float) -> nn.Sequential:
-    return mlp(
-        widths,
-        activation=nn.SELU,
-        gain=math.sqrt(2),
-        last_gain=last_gain,
-    )
-
-
-def _evaluate(network: nn.Sequential, x: Tensor) -> Tensor:
-    return selu.outputs(x, list(network.parameters()))[-1]
+    return mlp(widths, activation=nn.SELU, gain=math.sqrt(2), last_gain=last_gain)
 
 
 def _normalised(advantages: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ def mlp(
     activation: Callable[[], nn.Module] = nn.ReLU,
     gain: float | None = None,
     last_gain: float | None = None,
-    container: type[nn.Sequential] = nn.Sequential,
 ) -> nn.Sequential:
     """Linear layers from ``widths[0]`` to ``widths[-1]`` with an activation between.
 
@@ -23,7 +22,6 @@ def mlp(
         activation: Makes the module between two layers.
         gain: If given, weights are orthogonal with this gain and biases zero.
         last_gain: Another gain for the last layer.
-        container: What holds the layers and runs them.
     """
     layers: list[nn.Module] = []
     for depth, (wide_in, wide_out) in enumerate(pairwise(widths), start=1):
@@ -33,4 +31,4 @@ def mlp(
             nn.init.orthogonal_(linear.weight, last_gain if last and last_gain else gain)
             nn.init.zeros_(linear.bias)
         layers += [linear] if last else [linear, activation()]
-    return container(*layers)
+    return nn.Sequential(*layers)

@@ -124,7 +124,7 @@ _ALL = (
         {"method": METHODS},
         _pixmc(
             PIXMC,
-            "Two cores take about 15 minutes for FrankaReach with 3 seeds, and about 4 hours a "
+            "Two cores take about 11 minutes for FrankaReach with 3 seeds, and about 4 hours a "
             "seed for all eight tasks.",
         ),
         {"reward": "sparse"},
