@@ -112,6 +112,22 @@ def test_each_task_has_panels_of_what_its_runs_reported():
     ]
 
 
+@pytest.mark.parametrize(
+    ("task", "most", "expected"),
+    [
+        ("FrankaPick", 2e6, "million steps"),
+        ("FrankaPick", 4e4, "thousand steps"),
+        ("dmc/cartpole_balance", 4e4, "thousand frames"),
+    ],
+)
+def test_the_axis_says_what_is_counted(task, most, expected):
+    columns = {"step": np.array([0.0, most]), "eval/return": np.array([0.0, 1.0])}
+    runs = [Run("x", Path("x"), {"task": task, "seed": 0}, {}, columns)]
+    axes = Figure().add_subplot()
+    draw_curves(axes, group_runs(runs), "eval/return", Look(["all runs"]))
+    assert axes.get_xlabel() == expected
+
+
 def test_bands_of_success_stay_between_none_and_all():
     runs = [
         Run("x", Path("x"), {"task": "t", "seed": seed}, {}, {"step": STEPS, "eval/success": y})

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from mimex.config import of_suite
 from mimex.study.colours import DASHES, styles
 from mimex.study.runs import Group, common_grid, curves
 from mimex.study.scores import TaskScores, bounds
@@ -76,7 +77,7 @@ def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Look) ->
             axes.fill_between(
                 grid / unit[0], low, high, color=look.colour(group.label), alpha=BAND_ALPHA, lw=0
             )
-    axes.set(xlabel=f"{unit[1]}steps", ylabel=title(metric))
+    axes.set(xlabel=unit[1], ylabel=title(metric))
     limit(axes, metric)
 
 
@@ -147,4 +148,5 @@ def limit(axes: Axes, metric: str) -> None:
 def _step_unit(groups: Sequence[Group], metric: str) -> tuple[float, str]:
     steps = [run.curve(metric)[0] for group in groups for run in group.runs]
     most = max((s[-1] for s in steps if len(s)), default=0.0)
-    return (1e6, "million ") if most >= 1e6 else (1e3, "thousand ")
+    counted = "frames" if all(of_suite(group.task) for group in groups) else "steps"
+    return (1e6, f"million {counted}") if most >= 1e6 else (1e3, f"thousand {counted}")
