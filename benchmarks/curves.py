@@ -88,14 +88,14 @@ def table(runs: Sequence[Run]) -> str:
 
 def _return_table(runs: Sequence[Run]) -> str:
     lines = [
-        "| run | frames | evaluated return: last | best | frames/s (median) |",
-        "|---|---|---|---|---|",
+        "| run | frames | evaluated return: last | best | mean of all | frames/s (median) |",
+        "|---|---|---|---|---|---|",
     ]
     for run in runs:
         evaluated = run.curve("eval/return")[1]
         lines.append(
             f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0f} "
-            f"| {evaluated.max():.0f} | {_speed(run):,.0f} |"
+            f"| {evaluated.max():.0f} | {evaluated.mean():.0f} | {_speed(run):,.0f} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -19,6 +19,7 @@ from mimex.config.parts import (
     VisionSettings,
 )
 from mimex.config.run import PRESETS, SUITE_REWARD, TrainConfig, of_suite
+from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.dmc_tasks import PREFIX
 from mimex.envs.nearest import choose
 from mimex.train.training import LoopSettings
@@ -115,6 +116,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         rnd=RNDSettings(normalise=not pixels),
         icm=ICMSettings(normalise=not pixels),
         pseudocount=PseudoCountSettings(normalise=not pixels),
+        replay=ReplaySettings(run=1),
         eval=EvalSettings(every=10_000, episodes=10),  # DrQ-v2's
         track=TrackSettings(checkpoint_every=50_000),
     )
@@ -125,6 +127,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         preset="cpu",
         drqv2=_published(task) if pixels else _state(PUBLISHED),
         mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize()),
+        replay=ReplaySettings(),
     )
 
 
