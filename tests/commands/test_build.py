@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mimex.commands.build import NEIGHBOURS, make_off_policy
+from mimex.commands.build import make_off_policy
 from mimex.config import preset
 
 
@@ -12,8 +12,8 @@ from mimex.config import preset
 @pytest.mark.parametrize(
     ("observation", "bonus", "run"),
     [
-        ("pixels", "mimex", NEIGHBOURS),
-        ("pixels", "icm", NEIGHBOURS),
+        ("pixels", "mimex", 4),
+        ("pixels", "icm", 4),
         ("pixels", "rnd", 1),  # a window of one step shares nothing
         ("pixels", "none", 1),
         ("state", "mimex", 1),

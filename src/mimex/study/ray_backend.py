@@ -6,21 +6,19 @@ train` continues from the last checkpoint.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
-from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from mimex.study.backends import PATIENCE
 from mimex.study.process import Job, Process
 
 CONNECT_SECONDS = 10.0
 """How long a cluster's head has to answer."""
-
-ASK_AGAIN = 10.0
-"""Seconds after which a task that was told to stop is told again: the interrupt by which Ray tells
-it is lost where Python cannot raise it, for example while an object is being removed."""
 
 
 class RayBackend:
@@ -53,6 +51,8 @@ class RayBackend:
         self._work = self._ray.remote(num_cpus=threads, max_retries=-1)(work)
         self._threads, self._jobs = threads, jobs
         self._running: dict[Any, Job] = {}
+        self._stop_name = f".stop-{uuid4().hex}"
+        self._stops: set[Path] = set()  # files that were written
 
     @property
     def slots(self) -> int:
@@ -62,7 +62,7 @@ class RayBackend:
         return max(1, int(self._ray.cluster_resources().get("CPU", 0)) // self._threads)
 
     def start(self, job: Job) -> None:
-        self._running[self._work.options(name=job.name).remote(job)] = job
+        self._running[self._work.options(name=job.name).remote(job, self._stop_name)] = job
 
     def ended(self) -> dict[str, int]:
         waiting = list(self._running)
@@ -82,17 +82,21 @@ class RayBackend:
         return codes
 
     def stop(self) -> None:
+        # By a file, because the interrupt by which Ray cancels a task gets lost now and then.
+        self._stops |= {_stop_file(job, self._stop_name) for job in self._running.values()}
+        for path in self._stops:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
         waiting = list(self._running)
-        deadline = time.monotonic() + PATIENCE
-        while waiting and time.monotonic() < deadline:
-            for task in waiting:
-                self._ray.cancel(task)
-            _, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=ASK_AGAIN)
+        if waiting:
+            self._ray.wait(waiting, num_returns=len(waiting), timeout=PATIENCE)
         self._running.clear()
 
     def close(self) -> None:
         """Leaves the cluster, which ends what still runs there for us."""
         self._ray.shutdown()
+        for path in self._stops:
+            path.unlink(missing_ok=True)
 
 
 def _require_answer(address: str) -> None:
@@ -102,17 +106,22 @@ def _require_answer(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def work(job: Job) -> int:
-    """Makes a run on the machine where Ray calls this; returns its exit code."""
-    process = Process(job)
-    try:
-        while (code := process.poll()) is None:
-            time.sleep(0.2)
-    except KeyboardInterrupt:  # how Ray cancels a task
-        process.stop()
-        while True:
-            with suppress(KeyboardInterrupt):  # it may be told again while it saves
-                process.wait(PATIENCE)
-                break
-        raise
-    return code
+def _stop_file(job: Job, name: str) -> Path:
+    """What asks the tasks of one call of `mimex study` to stop: all machines see the folder."""
+    return job.log.with_name(name)
+
+
+def work(job: Job, stop_name: str) -> int:
+    """Makes a run on the machine where Ray calls this; returns its exit code.
+
+    Once there is a file of the given name beside the run's log, the run saves and ends, or does not
+    begin.
+    """
+    process, stop = Process(job), _stop_file(job, stop_name)
+    while not stop.exists():
+        if (code := process.poll()) is not None:
+            return code
+        time.sleep(0.2)
+    process.stop()
+    process.wait(PATIENCE)
+    return 128 + signal.SIGTERM
