@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,13 +28,14 @@ def test_a_task_that_draws_its_model_draws_the_same_one_each_time() -> None:
     assert not np.array_equal(*starts)  # episodes are random until a seed comes
 
 
-def test_without_dm_control_the_error_says_how_to_get_it() -> None:
+def test_without_dm_control_the_error_says_how_to_get_it(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['dm_control'] = None\n"
         "from mimex.cli import main\n"
         "sys.exit(main(['train', 'dmc/cartpole_balance', '--out', sys.argv[1]]))"
     )
-    answer = subprocess.run([sys.executable, "-c", code, "x"], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 1
     assert "pip install 'mimex[dmc]'" in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
