@@ -152,9 +152,10 @@ def test_every_bonus_trains_and_the_run_is_evaluated(bonus, tmp_path, capsys):
     assert (config["agent"], config["suite"]["quality"]) == ("drqv2", "published")
     capsys.readouterr()
     assert main(["eval", str(run), "--episodes", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "over 2 episodes of 20 steps" in said
-    assert "success" not in said
+    said = capsys.readouterr()
+    assert "over 2 episodes of 20 steps" in said.out
+    assert "success" not in said.out
+    assert said.err.startswith("2 episodes of dmc/")  # progress does not mix with the answer
 
 
 @pytest.mark.render

@@ -18,6 +18,17 @@ def test_make_and_make_vec_give_both_faces() -> None:
     assert vector.metadata["render_fps"] == 25  # control at 100 Hz
 
 
+@pytest.mark.parametrize(("repeat", "steps"), [(2, 500), (300, 4)])
+def test_an_episodes_length_is_known_before_it_is_played(repeat: int, steps: int) -> None:
+    vector = VectorDMC("cartpole_swingup", action_repeat=repeat)
+    assert vector.episode_steps == steps
+    vector.reset(seed=0)
+    made = 1
+    while not vector.step(np.zeros((1, 1)))[3].any():
+        made += 1
+    assert made == steps
+
+
 def test_environment_i_takes_the_ith_seed() -> None:
     vector = VectorDMC("cartpole_swingup", 3)
     observation, _ = vector.reset(seed=4)

@@ -81,3 +81,68 @@ def test_the_pace_of_a_continued_run_counts_its_own_steps_only():
     found = re.search(r"([\d,]+) steps/s", output.getvalue())
     assert found is not None
     assert float(found[1].replace(",", "")) <= 1000  # 100 steps in at least 0.1 s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test moves by hand."""
+    now = [1000.0]
+    monkeypatch.setattr("mimex.track.display.time.monotonic", lambda: now[0])
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    return wait
+
+
+def test_between_updates_a_quiet_log_gets_a_line_a_minute(clock):
+    output, console = screen(terminal=False)
+    with Display(1000, "x", unit="frames", console=console) as display:
+        for step in range(1, 131):
+            clock(1)
+            display.advance(step, "evaluating" if step > 100 else "")
+    assert output.getvalue().splitlines() == [
+        "x",
+        "  6% 60 of 1,000 frames, 1.0 frames/s, 0:15:40 left",
+        " 12% 120 of 1,000 frames, 1.0 frames/s, 0:14:40 left, evaluating",
+    ]
+
+
+def test_the_bar_moves_between_updates_and_ends_where_the_work_did(clock):
+    output, console = screen(terminal=True)
+    with Display(8, "x", console=console) as display:
+        for _ in display.over("abcd"):
+            clock(0.2)  # the last comes sooner than anything would be shown again
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.getvalue())
+    last = shown[shown.rindex("x ") :]
+    assert "50%" in last
+    assert "4 of 8 steps, 5.0 steps/s, 0:00:01 left" in last
+
+
+def test_the_pace_forgets_a_beginning_that_was_faster(clock):
+    output, console = screen(terminal=False)
+    with Display(10_000, "x", console=console) as display:
+        clock(10)
+        display.update(1_000, {})  # 100 steps a second
+        for step in range(1_001, 1_121):
+            clock(1)
+            display.advance(step)
+    assert (
+        output.getvalue()
+        .splitlines()[-1]
+        .startswith(" 11% 1,120 of 10,000 steps, 1.0 steps/s, 2:28:00 left")
+    )
+
+
+def test_the_pace_of_a_long_run_holds_its_evaluations(clock):
+    output, console = screen(terminal=False)
+    with Display(100_000, "x", console=console) as display:
+        for step in range(1, 1_001):
+            clock(10)
+            display.update(step, {})
+            if step % 10 == 0:
+                clock(100)  # to evaluate takes as long as the ten steps before it
+    assert "0.1 steps/s" in output.getvalue().splitlines()[-1]
+    left = re.search(r"(\d+) days", output.getvalue().splitlines()[-1])
+    assert left is not None
+    assert int(left[1]) == 22  # 99,000 steps of 20 s each are 22.9 days

@@ -46,6 +46,12 @@ def test_each_environment_counts_with_its_first_episode():
     assert (result.episodes, result.mean_steps, result.mean_return) == (3, 10.0, 0.0)
 
 
+def test_progress_is_told_after_each_step():
+    made = []
+    evaluate(reach(3, episode_steps=10), agent(), seed=1, progress=made.append)
+    assert made == list(range(1, 11))
+
+
 class ExpertPolicy:
     """The task's scripted solution, in the shape of an agent."""
 

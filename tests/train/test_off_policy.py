@@ -118,6 +118,12 @@ def test_rows_come_at_round_numbers_of_frames_and_at_the_end():
     assert {"bonus/probe", "drqv2/critic_loss", "time/learning"} <= metrics.keys()
 
 
+def test_progress_is_told_after_every_round():
+    run, told = training(envs=2), []
+    list(reports(run, 12 * REPEAT, progress=told.append))
+    assert told == [made * REPEAT for made in range(2, 13, 2)]
+
+
 def filled(run, steps=SEED_STEPS):
     run.begin()
     for _ in range(steps):

@@ -67,6 +67,12 @@ def make_env(
     )
 
 
+def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:
+    """Steps after which an episode of a run's environments is cut off."""
+    simulation: Any = env.unwrapped
+    return int(simulation.episode_steps)
+
+
 def make_encoder(config: TrainConfig, space: spaces.Space[Any]) -> Encoder:
     """PPO's encoder of a kind of observation."""
     if isinstance(space, spaces.Box):

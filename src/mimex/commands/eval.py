@@ -9,11 +9,12 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from mimex.commands.build import make_env
+from mimex.commands.build import episode_steps, make_env
 from mimex.commands.load import Which, load_agent
 from mimex.commands.play import write_play
 from mimex.config import of_suite
 from mimex.nn.parallel import use_workers
+from mimex.track.display import Display
 from mimex.train.evaluate import evaluate, wilson
 
 
@@ -43,14 +44,17 @@ def run(arguments: Sequence[str]) -> int:
     use_workers(1)
     trained, agent, step = load_agent(config.run, config.checkpoint)
     env = make_env(trained, config.episodes or (10 if of_suite(trained.task) else 256))
+    title = f"{env.num_envs} episodes of {trained.title}"
     try:
-        result = evaluate(
-            env,
-            agent,
-            seed=config.seed,
-            deterministic=not config.noise,
-            step=step // trained.suite.action_repeat,
-        )
+        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
+            result = evaluate(
+                env,
+                agent,
+                seed=config.seed,
+                deterministic=not config.noise,
+                step=step // trained.suite.action_repeat,
+                progress=display.advance,
+            )
     finally:
         env.close()
     console = Console(highlight=False)

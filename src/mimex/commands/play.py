@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from rich.console import Console
 
-from mimex.commands.build import make_env
+from mimex.commands.build import episode_steps, make_env
 from mimex.commands.load import Which, load_agent
 from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
 from mimex.envs.settings import PUBLISHED_HZ, TASKS
 from mimex.nn.parallel import use_workers
+from mimex.track.display import Display
 from mimex.track.video import write_video
 from mimex.train.evaluate import Agent, pictures
 
@@ -60,9 +62,11 @@ def run(arguments: Sequence[str]) -> int:
 def write_play(path: Path, config: TrainConfig, agent: Agent, seed: int, episodes: int) -> None:
     """Writes a video of an agent."""
     env = make_env(config, 1, render_mode="rgb_array")
+    frames = pictures(env, agent, seed=seed, episodes=episodes)
+    most = episodes * episode_steps(env)
     try:
-        frames = pictures(env, agent, seed=seed, episodes=episodes)
-        write_video(path, frames, fps=env.metadata["render_fps"])
+        with Display(most, f"-> {path}", unit="frames", console=Console(stderr=True)) as display:
+            write_video(path, display.over(frames), fps=env.metadata["render_fps"])
     finally:
         env.close()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from typing import Any
+
+from gymnasium.vector import VectorEnv
 
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.ppo import Batch
-from mimex.commands.build import make_env, make_off_policy, make_training, seed_for
-from mimex.config import MAY_CHANGE, TrainConfig, parse
+from mimex.commands.build import episode_steps, make_env, make_off_policy, make_training, seed_for
+from mimex.config import MAY_CHANGE, TrainConfig, of_suite, parse
 from mimex.data.transitions import Transitions
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
@@ -16,7 +19,7 @@ from mimex.track.logger import Logger, Sink
 from mimex.track.sinks import Hosted, JSONLines, TensorBoard
 from mimex.train import checkpoint, off_policy, on_policy
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.evaluate import evaluate
+from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
 from mimex.train.novelty import remove_after
 from mimex.train.off_policy_training import OffPolicyTraining
@@ -60,17 +63,19 @@ def train(config: TrainConfig) -> int:
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
-        display = stack.enter_context(Display(config.steps, title, start_step=training.step))
+        unit = "frames" if of_suite(config.task) else "steps"
+        display = stack.enter_context(
+            Display(config.steps, title, unit=unit, start_step=training.step)
+        )
         if saved is not None:
             display.note(f"continuing from step {training.step:,}")
         before = saved_at = training.step
-        for metrics in _learning(config, training, folder, stop):
+        for metrics in _learning(config, training, folder, stop, display):
             done = training.step >= config.steps
             score = None
             if done or _passes(config.eval.every, before, training.step):
                 with training.clock("evaluating"):
-                    seed = seed_for(config, "evaluation")
-                    result = evaluate(eval_env, training.agent, seed=seed)
+                    result = _evaluated(config, eval_env, training, display)
                     training.record_novelty(folder.path)
                 metrics |= result.metrics()
                 score = result.score
@@ -95,6 +100,21 @@ def train(config: TrainConfig) -> int:
     return 0
 
 
+def _evaluated(
+    config: TrainConfig,
+    env: VectorEnv[Any, Any, Any],
+    training: AnyTraining,
+    display: Display,
+) -> Evaluation:
+    steps = episode_steps(env)
+
+    def progress(made: int) -> None:
+        display.advance(training.step, f"evaluating: step {made} of {steps}")
+
+    seed = seed_for(config, "evaluation")
+    return evaluate(env, training.agent, seed=seed, progress=progress)
+
+
 def _save(checkpoints: Checkpoints, training: AnyTraining, score: float | None = None) -> None:
     if isinstance(training, OffPolicyTraining) and training.save_replay:
         training.replay.save()  # before the checkpoint that counts on it
@@ -102,12 +122,16 @@ def _save(checkpoints: Checkpoints, training: AnyTraining, score: float | None =
 
 
 def _learning(
-    config: TrainConfig, training: AnyTraining, folder: RunFolder, stop: StopRequest
+    config: TrainConfig,
+    training: AnyTraining,
+    folder: RunFolder,
+    stop: StopRequest,
+    display: Display,
 ) -> Iterator[Metrics]:
     """Updates; where one fails on its numbers, what led there is saved and the update named."""
     try:
         if isinstance(training, OffPolicyTraining):
-            yield from off_policy.reports(training, config.steps, stop)
+            yield from off_policy.reports(training, config.steps, stop, display.advance)
         else:
             yield from on_policy.updates(training, config.steps)
     except (NotFiniteError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,12 @@ class VectorDMC(VectorEnv[Any, Any, Any]):
     def frames_a_step(self) -> int:
         """Control steps that an action is applied for."""
         return self.copies[0].frames_a_step
+
+    @property
+    def episode_steps(self) -> int:
+        """Steps after which an episode is truncated."""
+        limit: float = self.copies[0].environment._step_limit
+        return math.ceil(limit / self.frames_a_step)
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.columns import Columns
 from rich.console import Console, Group
@@ -27,8 +27,17 @@ HEADLINES = (
 )
 """What a plain line tells, of the metrics that are there."""
 
-PACE_UPDATES = 20
-"""Updates that the pace is measured over."""
+PACE_SECONDS, PACE_SHARE = 60.0, 0.25
+"""The pace is measured over so many seconds, and in long runs over the last share of their time:
+long enough to hold evaluations, and soon forgetting a beginning that is faster than the rest."""
+
+TICK_SECONDS = 0.5
+"""Between two updates, the least time after which something is shown again."""
+
+QUIET_SECONDS = 60.0
+"""Between two updates, the time after which a plain line tells that the run is alive."""
+
+Item = TypeVar("Item")
 
 
 class Display:
@@ -37,6 +46,7 @@ class Display:
     Args:
         total_steps: Where the run ends.
         title: What runs.
+        unit: What is counted.
         start_step: Where it starts: above 0 when it continues.
         plain_every: Seconds between two plain lines, which are for logs.
         console: Where to write; the terminal if left out.
@@ -47,19 +57,19 @@ class Display:
         total_steps: int,
         title: str,
         *,
+        unit: str = "steps",
         start_step: int = 0,
         plain_every: float = 10.0,
         console: Console | None = None,
     ) -> None:
-        self.total_steps = total_steps
-        self.title = title
+        self.total_steps, self.title, self.unit = total_steps, title, unit
         self._console = console or Console()
         self._metrics: dict[str, float] = {}
-        self._pace: deque[tuple[float, int]] = deque(
-            [(time.monotonic(), start_step)], maxlen=PACE_UPDATES
-        )
+        self._began = time.monotonic()
+        self._pace: deque[tuple[float, int]] = deque([(self._began, start_step)])
+        self._step, self._doing = start_step, ""
         self._plain_every = plain_every
-        self._next_line = -math.inf
+        self._next_line, self._last_line = -math.inf, self._began
         self._untold = False
         self._live: Live | None = None
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -87,6 +97,7 @@ class Display:
         trace: TracebackType | None,
     ) -> None:
         if self._live:
+            self._show(time.monotonic())
             self._live.stop()
         elif self._untold:
             self._line(self._summary())
@@ -94,32 +105,55 @@ class Display:
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Shows a step and its metrics; metrics not given keep their latest value."""
         self._metrics |= metrics
-        self._pace.append((time.monotonic(), step))
-        if self._live:
-            self._bar.update(self._task, completed=step)
-            self._live.update(self._picture())
-            return
-        self._untold = True
-        if time.monotonic() >= self._next_line:
+        self._step, self._doing, self._untold = step, "", True
+        now = time.monotonic()
+        self._show(now)
+        if not self._live and now >= self._next_line:
             self._line(self._summary())
-            self._next_line = time.monotonic() + self._plain_every
+            self._next_line = now + self._plain_every
             self._untold = False
+
+    def advance(self, step: int, doing: str = "") -> None:
+        """Shows a step between two updates, and what goes on beside making steps; costs little."""
+        self._step, self._doing = step, doing
+        now = time.monotonic()
+        if now < self._pace[-1][0] + TICK_SECONDS:
+            return
+        self._show(now)
+        if not self._live and now >= self._last_line + QUIET_SECONDS:
+            self._line(self._summary())
+
+    def over(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Gives the items one by one, each a step."""
+        for count, item in enumerate(items, 1):
+            yield item
+            self.advance(count)
+
+    def _show(self, now: float) -> None:
+        self._pace.append((now, self._step))
+        since = now - max(PACE_SECONDS, PACE_SHARE * (now - self._began))
+        while len(self._pace) > 2 and self._pace[1][0] <= since:
+            self._pace.popleft()
+        if self._live:
+            self._bar.update(self._task, completed=self._step)
+            self._live.update(self._picture())
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
         self._line(text)
 
     def _line(self, text: str) -> None:
+        self._last_line = time.monotonic()
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _pace_words(self) -> str:
         (since, start), (now, step) = self._pace[0], self._pace[-1]
-        words = f"{step:,} of {self.total_steps:,} steps"
-        if step <= start or now <= since:
-            return words
-        speed = (step - start) / (now - since)
-        left = timedelta(seconds=round(max(self.total_steps - step, 0) / speed))
-        return f"{words}, {speed:,.0f} steps/s, {left} left"
+        words = f"{step:,} of {self.total_steps:,} {self.unit}"
+        if step > start and now > since:
+            speed = (step - start) / (now - since)
+            left = timedelta(seconds=round(max(self.total_steps - step, 0) / speed))
+            words += f", {_rounded(speed)} {self.unit}/s, {left} left"
+        return f"{words}, {self._doing}" if self._doing else words
 
     def _summary(self) -> str:
         share = self._pace[-1][1] / self.total_steps if self.total_steps else 1.0
@@ -138,3 +172,7 @@ class Display:
                 tables[group].columns[1].justify = "right"
             tables[group].add_row(rest, f"{value:.4g}")
         return Group(self._bar, Text(f"{self._pace_words()}\n"), Columns(tables.values()))
+
+
+def _rounded(speed: float) -> str:
+    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"

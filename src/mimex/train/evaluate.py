@@ -86,6 +86,7 @@ def evaluate(
     seed: int,
     deterministic: bool = True,
     step: int = 0,
+    progress: Callable[[int], None] = lambda steps: None,
 ) -> Evaluation:
     """Plays one episode in each environment; starts depend on the seed alone.
 
@@ -95,6 +96,7 @@ def evaluate(
         seed: Of the starts.
         deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
         step: The agent's steps so far, which DrQ-v2's noise depends on.
+        progress: Is told how many steps were made in each environment, after each.
     """
     policy = policy_of(agent, deterministic=deterministic, step=step)
     observation, _ = env.reset(seed=seed)
@@ -110,6 +112,7 @@ def evaluate(
             success = np.zeros(env.num_envs, bool) if success is None else success
             success[ended] = info["final_info"]["success"][ended]
         running &= ~ended
+        progress(int(steps.max()))
     successes = None if success is None else int(success.sum())
     return Evaluation(env.num_envs, successes, float(returns.mean()), float(steps.mean()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -18,7 +18,10 @@ PROBE_WINDOWS = 32
 
 
 def reports(
-    training: OffPolicyTraining, total_frames: int, stop: object = False
+    training: OffPolicyTraining,
+    total_frames: int,
+    stop: object = False,
+    progress: Callable[[int], None] = lambda frames: None,
 ) -> Iterator[Metrics]:
     """Trains until all frames are made, and gives the metrics of each stretch of them.
 
@@ -29,6 +32,7 @@ def reports(
         total_frames: Frames in all.
         stop: Once it is true, training ends at the next step, within a stretch; the rest of that
             stretch is made, and reported, by the run that continues.
+        progress: Is told the frames made so far, often.
     """
     if training.observation is None:
         training.begin()
@@ -36,6 +40,7 @@ def reports(
     while training.step < total_frames and not stop:
         for _ in range(collect(training)):
             training.stretch.add(update(training))
+        progress(training.step)
         if training.step // every > (training.step - training.frames_a_round) // every or (
             training.step >= total_frames
         ):
