@@ -69,6 +69,17 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
     assert rows(run)[-1]["step"] > reached
 
 
+def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_in_evaluation):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert main(command(straight, 12)) == 0
+    stops_in_evaluation(1)
+    assert main(command(stopped, 12)) == 128 + signal.SIGTERM
+    assert Checkpoints(stopped / "checkpoints").latest()[0] == 10 * A_ROLLOUT
+    assert rows(stopped)[-1]["step"] == 9 * A_ROLLOUT
+    assert main(command(stopped, 12)) == 0
+    assert rows(stopped) == rows(straight)
+
+
 def test_a_folder_in_use_is_refused(tmp_path, capsys):
     run = tmp_path / "run"
     process = start(command(run, 100_000))

@@ -90,6 +90,18 @@ def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_pa
     assert rows(stopped) == rows(straight)
 
 
+def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_in_evaluation):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert main(command(straight, 10)) == 0
+    for number, evaluated_at in ((1, 7), (2, 10)):  # the second command makes the first's again
+        stops_in_evaluation(number)
+        assert main(command(stopped, 10)) == 128 + signal.SIGTERM
+        assert Checkpoints(stopped / "checkpoints").latest()[0] == evaluated_at * ROW
+        assert rows(stopped)[-1]["step"] == (evaluated_at - 1) * ROW
+    assert main(command(stopped, 10)) == 0
+    assert_same_runs(stopped, straight)
+
+
 def test_a_run_may_be_made_longer(tmp_path):
     short, long = tmp_path / "short", tmp_path / "long"
     assert main(command(short, 6)) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -30,8 +31,17 @@ from mimex.types import Metrics
 AnyTraining = Training | OffPolicyTraining
 
 
+UNFINISHED = "unfinished"
+"""In a checkpoint, the metrics of a row whose evaluation was stopped: the run that continues makes
+it first."""
+
+
 class FailedUpdateError(RuntimeError):
     """An update met numbers that are not finite."""
+
+
+class StoppedError(Exception):
+    """An evaluation was given up, because the run has to end."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -70,13 +80,20 @@ def train(config: TrainConfig) -> int:
         if saved is not None:
             display.note(f"continuing from step {training.step:,}")
         before = saved_at = training.step
-        for metrics in _learning(config, training, folder, stop, display):
+        unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
+        learning = _learning(config, training, folder, stop, display)
+        for metrics in chain(unfinished, learning):
             done = training.step >= config.steps
             score = None
-            if done or _passes(config.eval.every, before, training.step):
-                with training.clock("evaluating"):
-                    result = _evaluated(config, eval_env, training, display)
-                    training.record_novelty(folder.path)
+            if done or metrics in unfinished or _passes(config.eval.every, before, training.step):
+                try:
+                    with training.clock("evaluating"):
+                        result = _evaluated(config, eval_env, training, stop, display)
+                        training.record_novelty(folder.path)
+                except StoppedError:
+                    _save(checkpoints, training, unfinished=[metrics])
+                    saved_at = training.step
+                    break
                 metrics |= result.metrics()
                 score = result.score
             logger.log(training.step, metrics)
@@ -104,21 +121,30 @@ def _evaluated(
     config: TrainConfig,
     env: VectorEnv[Any, Any, Any],
     training: AnyTraining,
+    stop: StopRequest,
     display: Display,
 ) -> Evaluation:
     steps = episode_steps(env)
 
     def progress(made: int) -> None:
+        if stop:
+            raise StoppedError
         display.advance(training.step, f"evaluating: step {made} of {steps}")
 
     seed = seed_for(config, "evaluation")
     return evaluate(env, training.agent, seed=seed, progress=progress)
 
 
-def _save(checkpoints: Checkpoints, training: AnyTraining, score: float | None = None) -> None:
+def _save(
+    checkpoints: Checkpoints,
+    training: AnyTraining,
+    score: float | None = None,
+    unfinished: Sequence[Metrics] = (),
+) -> None:
     if isinstance(training, OffPolicyTraining) and training.save_replay:
         training.replay.save()  # before the checkpoint that counts on it
-    checkpoints.save(training.step, training.state_dict(), best=score)
+    state = training.state_dict() | ({UNFINISHED: list(unfinished)} if unfinished else {})
+    checkpoints.save(training.step, state, best=score)
 
 
 def _learning(
