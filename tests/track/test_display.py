@@ -48,6 +48,13 @@ def test_plain_lines_are_few_and_the_last_update_is_always_told():
     assert [line.split()[1] for line in lines[1:]] == ["100", "1,000"]
 
 
+def test_the_last_rollout_may_go_beyond_the_end():
+    output, console = screen(terminal=False)
+    with Display(1000, "x", console=console) as display:
+        display.update(1024, {})
+    assert output.getvalue().splitlines()[1].startswith("100% 1,024 of 1,000 steps")
+
+
 def test_a_terminal_shows_the_bar_the_pace_and_every_metric():
     output, console = screen(terminal=True)
     with Display(1000, "FrankaReach", console=console) as display:

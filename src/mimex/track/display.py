@@ -156,7 +156,7 @@ class Display:
         return f"{words}, {self._doing}" if self._doing else words
 
     def _summary(self) -> str:
-        share = self._pace[-1][1] / self.total_steps if self.total_steps else 1.0
+        share = min(self._pace[-1][1] / self.total_steps, 1.0) if self.total_steps else 1.0
         told = [f"{name} {self._metrics[name]:.4g}" for name in HEADLINES if name in self._metrics]
         return " | ".join([f"{share:4.0%} {self._pace_words()}", *told])
 
