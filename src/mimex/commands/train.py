@@ -32,8 +32,8 @@ AnyTraining = Training | OffPolicyTraining
 
 
 UNFINISHED = "unfinished"
-"""In a checkpoint, the metrics of a row whose evaluation was stopped: the run that continues makes
-it first."""
+"""In a checkpoint, a list with the metrics of the row whose evaluation was given up, which the run
+that continues makes first."""
 
 
 class FailedUpdateError(RuntimeError):
