@@ -38,8 +38,8 @@ TOUCH_LIMIT = 1.0  # N: more contact force on an arm link ends the episode (publ
 class VectorManipulation(VectorEnv[Any, Any, Any]):
     """N copies of one task, stepped together as arrays in this process.
 
-    An action moves the target of each joint; numbers beyond [-1, 1] are taken as they are (the
-    published agent does not clip), so the bounds of the action space are a hint for samplers.
+    An action moves the target of each joint; numbers beyond [-1, 1] count as -1 or 1, in the
+    penalty too, as published.
     An episode that ends is reset in the same step: the observation returned is the next
     episode's first, and `info["final_obs"]` and `info["final_info"]` hold the ended one's last.
 
@@ -135,10 +135,10 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
         """Advance every environment by one control step."""
-        actions = checked_actions(actions, self.targets.shape, self._steps)
+        actions = checked_actions(actions, self.targets.shape, self._steps).clip(-1.0, 1.0)
         self.targets += self._gain * actions
         np.clip(self.targets, self.world.joints.low, self.world.joints.high, out=self.targets)
-        unstable = self.engine.step(self.targets)
+        unstable = self.engine.step(self.world.within_speed(self.targets))
         self._steps += 1
         if unstable.any():
             self._put_back(np.flatnonzero(unstable).astype(np.int32))

@@ -94,6 +94,13 @@ class World:
         self.engine.refresh(rows)
         return pose
 
+    def within_speed(self, targets: Array) -> Array:
+        """Return joint targets (N, joints) brought so near that no joint exceeds its speed."""
+        if self.robot.leads is None:
+            return targets
+        now = self.engine.qpos[:, self._joint_columns]
+        return np.clip(targets, now - self.robot.leads, now + self.robot.leads)
+
     def observation_space(self) -> spaces.Space[Any]:
         """Return the space of one simulation's observation."""
         size = self._vector(ALL).shape[1]

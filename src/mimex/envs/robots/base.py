@@ -30,6 +30,8 @@ class Robot:
         wrist_camera: Name of the egocentric camera.
         drop_limit: How far an object may fall below its start before the episode ends (m).
         cube_size: Edge of the cube that the robot picks and moves (m).
+        leads: How far the drive's target may be ahead of each joint (rad, m), which limits its
+            speed to stiffness / damping times as much; None where no limit is published.
     """
 
     name: str
@@ -44,3 +46,4 @@ class Robot:
     wrist_camera: str
     drop_limit: float
     cube_size: float = 0.045
+    leads: tuple[float, ...] | None = None

@@ -31,6 +31,10 @@ _STIFFNESS, _DAMPING = 400.0, 80.0  # N m/rad and N m s/rad, published
 _FINGER_STIFFNESS, _FINGER_DAMPING = 2e3, 1e2  # N/m, N s/m
 _FINGER_FORCE = 200.0  # N, published
 _FINGER_RANGE = (0.0, 0.04)  # m, published
+_SPEEDS = (2.175,) * 4 + (2.61,) * 3  # rad/s at most, published
+# The drive brings a joint to stiffness / damping times the distance to its target per second. The
+# fingers have no such limit: it would take the force from their grasp.
+_LEADS = tuple(speed * _DAMPING / _STIFFNESS for speed in _SPEEDS) + (math.inf,) * 2  # rad, m
 # Rotor inertia seen at the joint (kg m2; kg for the fingers): what makes the stiff drives stable
 # at one simulation step per control step (without it the grasp holds 31 times in 40).
 _ARMATURE = 0.1
@@ -185,4 +189,5 @@ FRANKA = Robot(
     wrist_camera="wrist",
     drop_limit=0.04,
     cube_size=0.045,
+    leads=_LEADS,
 )
