@@ -1,12 +1,11 @@
 import os
-import sys
 import threading
 import time
 
 import pytest
 import torch
 
-from mimex.nn.parallel import in_order, pieces, use_workers, without_lock
+from mimex.nn.parallel import in_order, pieces, use_workers
 
 
 @pytest.fixture(autouse=True)
@@ -79,25 +78,6 @@ def test_pieces_cover_all_rows_once():
 def test_no_workers_are_refused():
     with pytest.raises(ValueError, match="count=0"):
         use_workers(0)
-
-
-def double(x: torch.Tensor, times: int) -> torch.Tensor:
-    for _ in range(times):
-        x = x * 2
-    return x
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="PyTorch has no TorchScript there")
-def test_without_the_lock_a_function_is_a_script_with_the_same_result():
-    scripted = without_lock(double)
-    assert isinstance(scripted, torch.jit.ScriptFunction)
-    assert torch.equal(scripted(torch.ones(2), 3), double(torch.ones(2), 3))
-
-
-def test_a_function_without_source_stays_as_it_is():
-    space = {"Tensor": torch.Tensor, "__name__": "made_at_run_time"}
-    exec("def triple(x: Tensor) -> Tensor:\n    return x * 3", space)
-    assert without_lock(space["triple"]) is space["triple"]
 
 
 def test_after_an_error_no_more_items_are_begun():

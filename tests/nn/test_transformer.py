@@ -2,7 +2,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mimex.nn import transformer
 from mimex.nn.transformer import SHORT_SEQUENCE, Block, attend, run, sinusoidal_positions
 
 
@@ -52,14 +51,6 @@ def test_several_blocks_in_one_call_are_the_blocks_one_by_one(length, queries):
     queries = None if length == 1 else queries
     expected = blocks[2](blocks[1](blocks[0](x, bias), bias), bias, queries)
     assert torch.equal(run(blocks, x, bias, queries), expected)
-
-
-def test_as_python_the_blocks_give_the_same_numbers(monkeypatch):
-    torch.manual_seed(0)
-    blocks, x = torch.nn.ModuleList(Block(16, 4) for _ in range(2)), torch.randn(3, 5, 16)
-    scripted = run(blocks, x, None, 2)
-    monkeypatch.setattr(transformer, "_run_without_lock", transformer._run)
-    assert torch.equal(run(blocks, x, None, 2), scripted)
 
 
 def test_block_equals_torchs_own_encoder_layer():

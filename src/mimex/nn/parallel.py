@@ -15,7 +15,6 @@ import ctypes
 import os
 import sys
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -25,7 +24,6 @@ import torch
 from torch import Tensor
 
 Item = TypeVar("Item")
-Function = TypeVar("Function", bound=Callable[..., object])
 Result = TypeVar("Result")
 
 # Numbers of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in malloc.h, and sizes in bytes.
@@ -79,7 +77,7 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
     threads = torch.get_num_threads()
     workers = min(_chosen or threads, len(items))
     if workers < 2 or _working.here:
-        return [_result(function, item) for item in items]
+        return [function(item) for item in items]
     results: dict[int, Result] = {}
     todo = iter(enumerate(items))
 
@@ -87,7 +85,7 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
         _working.here = True
         try:
             for place, item in todo:
-                results[place] = _result(function, item)
+                results[place] = function(item)
         finally:
             _working.here = False
             deque(todo, maxlen=0)  # after an error there is nothing more to do
@@ -104,31 +102,6 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
     finally:
         torch.set_num_threads(threads)
     return [results[place] for place in range(len(items))]
-
-
-def _result(function: Callable[[Item], Result], item: Item) -> Result:
-    # To rewrite scripts costs more than it gains here.
-    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-        return function(item)
-
-
-def without_lock(function: Function) -> Function:
-    """The function as TorchScript, which does not hold Python's lock between its operations.
-
-    Threads that run many small operations wait for the lock longer than they work: PPO's update on
-    two threads is 1.2 times as fast without. The function must be in the part of Python that
-    TorchScript knows; where there is no TorchScript (PyTorch gives it up with Python 3.14) or no
-    source to make it of, it is the function itself, with the same results.
-    """
-    if sys.version_info >= (3, 14):
-        return function
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
-        try:
-            scripted: Function = torch.jit.script(function)
-        except OSError:
-            return function
-    return scripted
 
 
 class _Working(threading.local):

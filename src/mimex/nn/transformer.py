@@ -1,14 +1,10 @@
-"""Pre-norm transformer blocks with timm's parameter names, quick on sequences of a few tokens.
+"""Pre-norm transformer blocks with timm's parameter names, quick on sequences of a few tokens."""
 
-The arithmetic is functions of plain tensors, which ``without_lock`` makes TorchScript of: blocks
-that follow one another are one call, and threads that run them do not wait for Python's lock.
-"""
+from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from mimex.nn.parallel import without_lock
 
 SHORT_SEQUENCE = 16
 """Up to this many tokens plain batched products are used: at six tokens they are as fast as the
@@ -20,7 +16,6 @@ def attend(
     k: Tensor,
     v: Tensor,
     key_bias: Tensor | None = None,
-    short: int = SHORT_SEQUENCE,
 ) -> Tensor:
     """Scaled dot-product attention.
 
@@ -29,7 +24,6 @@ def attend(
         k: ``(B, S, H, d)`` keys.
         v: ``(B, S, H, d)`` values.
         key_bias: ``(B, S)`` added to the scores of each key; very negative hides the key.
-        short: Up to so many keys by plain products.
 
     Returns:
         ``(B, Q, H * d)``.
@@ -38,7 +32,7 @@ def attend(
         return _attend_to_two(q, k, v)
     bias = None if key_bias is None else key_bias[:, None, None, :]  # (B, 1, 1, S)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, H, ., d)
-    if k.shape[2] > short:
+    if k.shape[2] > SHORT_SEQUENCE:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     else:
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)  # (B, H, Q, S)
@@ -58,45 +52,34 @@ def _attend_to_two(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.addcmul(v1.unsqueeze(1), weight, (v0 - v1).unsqueeze(1)).flatten(2)
 
 
-def _attention(
-    x: Tensor, p: list[Tensor], heads: int, key_bias: Tensor | None, queries: int
-) -> Tensor:
-    """Multi-head self-attention of the leading tokens; ``p`` is weight and bias of qkv and proj."""
-    batch, length, width = x.shape
-    if length == 1 and key_bias is None:  # a token alone attends to itself, whatever q and k
-        return F.linear(F.linear(x, p[0][2 * width :], p[1][2 * width :]), p[2], p[3])
-    each = width // heads
-    if queries == length:
-        q, k, v = F.linear(x, p[0], p[1]).chunk(3, dim=-1)
-    else:  # queries of the leading tokens only; keys and values of all
-        q = F.linear(x[:, :queries], p[0][:width], p[1][:width])
-        k, v = F.linear(x, p[0][width:], p[1][width:]).chunk(2, dim=-1)
-    q = q.view(batch, queries, heads, each)
-    k, v = k.view(batch, length, heads, each), v.view(batch, length, heads, each)
-    mixed = attend(q, k, v, key_bias)
-    return F.linear(mixed, p[2], p[3])
+class Attention(nn.Module):
+    """Multi-head self-attention.
 
+    Args:
+        width: Of a token.
+        heads: Among which the width is shared out.
+    """
 
-def _run(
-    x: Tensor,
-    blocks: list[list[Tensor]],
-    heads: int,
-    eps: float,
-    key_bias: Tensor | None,
-    queries: int,
-) -> Tensor:
-    """Blocks one after another, of the last of which only leading tokens are computed."""
-    for depth, p in enumerate(blocks):
-        wanted = queries if depth == len(blocks) - 1 else x.shape[1]
-        normal = F.layer_norm(x, x.shape[2:], p[0], p[1], eps)
-        y = x if wanted == x.shape[1] else x[:, :wanted]
-        y = y + _attention(normal, p[2:6], heads, key_bias, wanted)
-        normal = F.layer_norm(y, x.shape[2:], p[6], p[7], eps)
-        x = y + F.linear(F.gelu(F.linear(normal, p[8], p[9])), p[10], p[11])
-    return x
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
 
-
-_run_without_lock = without_lock(_run)
+    def forward(self, x: Tensor, key_bias: Tensor | None, queries: int) -> Tensor:
+        """What the leading ``queries`` tokens of ``(B, L, C)`` gather from all of them."""
+        (_, length, width), (weight, bias) = x.shape, (self.qkv.weight, self.qkv.bias)
+        if length == 1 and key_bias is None:  # a token alone attends to itself, whatever q and k
+            alone: Tensor = self.proj(F.linear(x, weight[2 * width :], bias[2 * width :]))
+            return alone
+        if queries == length:
+            q, k, v = self.qkv(x).chunk(3, dim=-1)
+        else:  # queries of the leading tokens only; keys and values of all
+            q = F.linear(x[:, :queries], weight[:width], bias[:width])
+            k, v = F.linear(x, weight[width:], bias[width:]).chunk(2, dim=-1)
+        q, k, v = (part.unflatten(2, (self.heads, -1)) for part in (q, k, v))
+        mixed: Tensor = self.proj(attend(q, k, v, key_bias))
+        return mixed
 
 
 class Block(nn.Module):
@@ -113,12 +96,9 @@ class Block(nn.Module):
         super().__init__()
         if width % heads:
             raise ValueError(f"width={width} is not a multiple of heads={heads}.")
-        self.heads, self.eps = heads, eps
         hidden = int(width * mlp_ratio)
         self.norm1 = nn.LayerNorm(width, eps=eps)
-        self.attn = nn.ModuleDict(
-            {"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)}
-        )
+        self.attn = Attention(width, heads)
         self.norm2 = nn.LayerNorm(width, eps=eps)
         self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, hidden), "fc2": nn.Linear(hidden, width)})
 
@@ -127,19 +107,18 @@ class Block(nn.Module):
     ) -> Tensor:
         """Transforms ``(B, L, C)``; with ``queries`` only the leading tokens are computed."""
         wanted = x.shape[1] if queries is None else queries
-        parameters: list[Tensor] = list(self.parameters())
-        return _run_without_lock(x, [parameters], self.heads, self.eps, key_bias, wanted)
+        x = x[:, :wanted] + self.attn(self.norm1(x), key_bias, wanted)
+        added: Tensor = self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm2(x))))
+        return x + added
 
 
 def run(
     blocks: nn.ModuleList, x: Tensor, key_bias: Tensor | None = None, queries: int | None = None
 ) -> Tensor:
-    """Blocks of one shape, one after another, on ``(B, L, C)``; see ``Block.forward``."""
-    wanted = x.shape[1] if queries is None else queries
-    first = blocks[0]
-    assert isinstance(first, Block)
-    parameters: list[list[Tensor]] = [list(block.parameters()) for block in blocks]
-    return _run_without_lock(x, parameters, first.heads, first.eps, key_bias, wanted)
+    """Blocks one after another on ``(B, L, C)``, of the last one leading tokens only."""
+    for depth, block in enumerate(blocks, 1):
+        x = block(x, key_bias, queries if depth == len(blocks) else None)
+    return x
 
 
 def sinusoidal_positions(length: int, width: int) -> Tensor:
