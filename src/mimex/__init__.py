@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
-    from mimex.bonus.base import IntrinsicReward, NoBonus
+    from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
     from mimex.bonus.icm import ICM
     from mimex.bonus.mimex import MIMEx
     from mimex.bonus.pseudocount import PseudoCount
@@ -35,6 +35,7 @@ _HOMES = {
     "ICM": "mimex.bonus.icm",
     "PseudoCount": "mimex.bonus.pseudocount",
     "NoBonus": "mimex.bonus.base",
+    "ConstantBonus": "mimex.bonus.base",
     "IntrinsicReward": "mimex.bonus.base",
     "BonusScale": "mimex.bonus.scale",
     "Rewards": "mimex.bonus.scale",
@@ -54,6 +55,7 @@ __all__ = [
     "ICM",
     "PseudoCount",
     "NoBonus",
+    "ConstantBonus",
     "IntrinsicReward",
     "masks",
     "AutoencoderSize",

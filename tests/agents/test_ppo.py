@@ -11,6 +11,9 @@ from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.parallel import use_workers
 
 
+SCALE_FREE = {"normalise_values": True, "separate_clips": True}
+
+
 def agent(**settings):
     torch.manual_seed(0)
     return PPO(VectorEncoder(4), 3, PPOSettings(**settings))
@@ -21,7 +24,7 @@ def batch_of(ppo, size=256, seed=0):
     stored = {"vector": torch.randn(size, 4, generator=generator)}
     actions, log_probs, _ = ppo.act(stored)
     values = ppo.values(stored)
-    advantages = torch.randn(size, generator=generator)
+    advantages = torch.randn(size, ppo.heads, generator=generator)
     returns = values + torch.randn(size, ppo.heads, generator=generator)
     return Batch(stored, actions, log_probs, advantages, values, returns)
 
@@ -32,11 +35,11 @@ def weights(ppo):
 
 def gradient(ppo, batch, network):
     """Derivatives of the loss of a batch by all weights of one of the networks."""
-    rows = torch.arange(len(batch.actions))
-    found = ppo._gradients(batch, rows, share=1.0)[0]
+    batch = batch._replace(advantages=batch.advantages.squeeze(1))  # as update makes them
+    found = ppo._gradients(batch, share=1.0)[0]
     parameters = ppo._parameters.values()
     by = dict(zip(parameters, found.split([p.numel() for p in parameters]), strict=True))
-    return torch.cat([by[p] for p in network.parameters()])
+    return torch.cat([by[p].flatten() for p in network.parameters()])
 
 
 def test_the_std_is_the_std_and_not_its_square():
@@ -51,9 +54,9 @@ def test_the_std_is_the_std_and_not_its_square():
 
 def test_the_same_policy_gives_actions_the_same_density_when_it_learns():
     ppo = agent(epochs=1, minibatches=1, initial_std=0.3)
-    metrics = ppo.update(batch_of(ppo), lr=1e-12)
-    assert metrics["ppo/divergence"] == pytest.approx(0, abs=1e-6)
-    assert metrics["ppo/clipped"] == 0
+    metrics = ppo.update(batch_of(ppo))
+    assert metrics["ppo/approx_kl"] == pytest.approx(0, abs=1e-6)
+    assert metrics["ppo/clip_fraction"] == 0
 
 
 def test_networks_have_the_published_shape_and_start():
@@ -69,9 +72,9 @@ def test_networks_have_the_published_shape_and_start():
 def test_actions_with_positive_advantage_become_likelier_and_values_nearer_to_returns():
     ppo = agent(lr=1e-3)
     batch = batch_of(ppo)
-    good = batch.advantages > 1
+    good = batch.advantages[:, 0] > 1
     before = (batch.values - batch.returns).square().mean()
-    ppo.update(batch, lr=1e-3)
+    ppo.update(batch)
     mean = ppo.act(batch.observations, deterministic=True)[0]
     density = Normal(mean, ppo.log_std.detach().exp()).log_prob(batch.actions).sum(1)
     assert (density - batch.log_probs)[good].mean() > 0.01
@@ -81,7 +84,7 @@ def test_actions_with_positive_advantage_become_likelier_and_values_nearer_to_re
 def test_a_probability_moves_no_further_than_the_clip_pays():
     """With one action whose advantage is positive the gain is flat beyond 1 + clip."""
     ppo = agent(clip=0.1)
-    batch = batch_of(ppo, 2)._replace(advantages=torch.tensor([1.0, -1.0]))
+    batch = batch_of(ppo, 2)._replace(advantages=torch.tensor([[1.0], [-1.0]]))
     shifted = batch._replace(log_probs=batch.log_probs - math.log(1.2))  # ratios are 1.2
     alone = shifted.rows(torch.tensor([1]))  # the negative one still pays to come back
     torch.testing.assert_close(gradient(ppo, shifted, ppo.actor), gradient(ppo, alone, ppo.actor))
@@ -101,7 +104,7 @@ def test_the_update_does_not_depend_on_the_number_of_threads():
     for workers in (1, 2):
         use_workers(workers)
         ppo = agent()
-        ppo.update(batch_of(ppo, 5000), lr=1e-3)
+        ppo.update(batch_of(ppo, 5000))
         results.append(weights(ppo))
     use_workers(1)
     assert torch.equal(*results)
@@ -112,16 +115,116 @@ def test_an_update_in_chunks_is_the_update_on_the_whole_minibatch():
     for chunk in (64, 4096):
         ppo = agent(epochs=1, minibatches=1)
         ppo.encoder.chunk = chunk
-        ppo.update(batch_of(ppo), lr=1e-3)
+        ppo.update(batch_of(ppo))
         results.append(weights(ppo))
     torch.testing.assert_close(*results, atol=2e-5, rtol=0)
 
 
+def length(parameters):
+    return float(torch.cat([p.grad.flatten() for p in parameters]).norm())
+
+
 def test_the_gradient_is_cut_to_its_length():
     ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1)
-    ppo.update(batch_of(ppo), lr=1e-3)
-    cut = torch.cat([p.grad.flatten() for p in ppo.network.parameters()])
-    assert float(cut.norm()) == pytest.approx(1e-3, rel=1e-4)
+    ppo.update(batch_of(ppo))
+    assert length(ppo.network.parameters()) == pytest.approx(1e-3, rel=1e-4)
+
+
+def test_with_separate_clips_a_critic_that_is_far_off_does_not_stop_the_actor():
+    lengths = {}
+    for separate in (False, True):
+        ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1, separate_clips=separate)
+        batch = batch_of(ppo)
+        ppo.update(batch._replace(returns=1e4 * batch.returns))
+        lengths[separate] = length([*ppo.actor.parameters(), ppo.log_std])
+        assert length(ppo.critic.parameters()) == pytest.approx(1e-3, rel=1e-3)
+    assert lengths[True] == pytest.approx(1e-3, rel=1e-4)
+    assert lengths[False] < 1e-6
+
+
+def test_the_loss_is_the_textbooks():
+    ppo = agent(clip=0.2, value_coef=0.7, value_clip=0.3, entropy_coef=0.05, initial_std=0.6)
+    batch = batch_of(ppo)
+    batch = batch._replace(
+        advantages=batch.advantages[:, 0],
+        log_probs=batch.log_probs + 0.2 * torch.randn(256),
+        values=batch.values + 0.5 * torch.randn(256, 1),
+    )
+    seen = ppo.encoder.normaliser(batch.observations["vector"])
+    policy, value = Normal(ppo.actor(seen), ppo.log_std.exp()), ppo.critic(seen)
+    ratio = (policy.log_prob(batch.actions).sum(1) - batch.log_probs).exp()
+    clipped = ratio.clamp(0.8, 1.2)
+    gain = torch.minimum(ratio * batch.advantages, clipped * batch.advantages).sum()
+    held = batch.values + (value - batch.values).clamp(-0.3, 0.3)
+    errors = torch.maximum((value - batch.returns) ** 2, (held - batch.returns) ** 2).sum()
+    loss, statistics = ppo.loss(batch)
+    expected = 0.7 * errors - gain - 0.05 * policy.entropy().sum()
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-3)
+    fraction = (ratio != clipped).sum().item()
+    assert 20 < fraction < 236, "some are clipped and some are not"
+    kl = (ratio - 1 - ratio.log()).sum().item()
+    told = [-gain.item(), errors.item(), kl, fraction]
+    assert statistics.tolist() == pytest.approx(told, rel=1e-4)
+
+
+def test_an_adaptive_rate_brings_updates_to_the_wanted_divergence():
+    ppo = agent(lr=1e-2, lr_schedule="adaptive", target_kl=0.005, shuffle=True, clip=0.5)
+    kls, rates = [], []
+    for seed in range(12):
+        metrics = ppo.update(batch_of(ppo, 1024, seed))
+        kls.append(metrics["ppo/approx_kl"])
+        rates.append(metrics["ppo/lr"])
+    assert kls[0] > 0.01, "the rate at the start is too high here"
+    assert 0.001 < sum(kls[-4:]) / 4 < 0.01
+    assert rates[-1] < 1e-2
+    assert ppo.optimizer.param_groups[1]["lr"] == 1e-2, "the critic's rate is its own"
+
+
+def test_a_rate_with_a_schedule_falls_over_the_run():
+    ppo = agent(lr=1e-3)
+    rates = [ppo.update(batch_of(ppo), done)["ppo/lr"] for done in (0.0, 0.5, 1.0)]
+    assert rates == pytest.approx([1e-3, 5e-4, 0.0])
+
+
+def test_the_std_does_not_fall_below_its_floor():
+    ppo = agent(initial_std=0.5, min_std=0.45, lr=0.1)
+    batch = batch_of(ppo)
+    likely = -(batch.actions - ppo.act(batch.observations, deterministic=True)[0]).square().sum(1)
+    ppo.update(batch._replace(advantages=likely[:, None]))  # pays for actions without noise
+    assert ppo.log_std.exp().tolist() == pytest.approx([0.45] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("factor", [2.0**-10, 2.0**10])
+def test_the_size_of_rewards_does_not_matter(factor, heads):
+    """Values, returns and advantages are in units of reward: another unit learns the same, to the
+    last bit where the factor is a power of two."""
+    results = []
+    for unit in (1.0, factor):
+        ppo = agent(**SCALE_FREE, two_heads=heads == 2)
+        for seed in range(3):
+            batch = batch_of(ppo, seed=seed)
+            noise = torch.randn(256, heads, generator=torch.Generator().manual_seed(seed))
+            returns = (30.0 + 10.0 * noise) * unit
+            advantages = returns - batch.values
+            ppo.update(
+                batch._replace(returns=returns, advantages=advantages), weights=[1, 1][:heads]
+            )
+        results.append((weights(ppo), ppo.values(batch.observations) / unit))
+    for found, expected in zip(*results, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_neither_of_two_streams_drowns_the_other():
+    """The policy learns the same from both, though one's rewards are a million times as large."""
+    ppo = agent(**SCALE_FREE, two_heads=True)
+    batch = batch_of(ppo)
+    units = torch.tensor([1e3, 1e-3])
+    ppo.return_scale.update(batch.returns * units, ppo.critic[-1])
+    both = ppo.return_scale.combined(batch.advantages * units)
+    for head in (0, 1):
+        alone = ppo.return_scale.combined(batch.advantages * units, [1 - head, head])
+        assert 0.5 < torch.corrcoef(torch.stack([both, alone]))[0, 1] < 0.9
 
 
 def test_a_loss_that_is_not_finite_changes_nothing_and_hands_over_the_batch():
@@ -130,17 +233,19 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_hands_over_the_batch():
     batch.returns[7] = math.nan
     before = weights(ppo)
     with pytest.raises(NotFiniteError, match="not finite") as caught:
-        ppo.update(batch, lr=1e-3)
+        ppo.update(batch)
     assert torch.equal(weights(ppo), before)
     assert caught.value.batch.returns.isnan().any()
 
 
 def test_a_saved_agent_goes_on_exactly():
-    one, other = agent(), agent(lr=5e-4)
-    one.update(batch_of(one), lr=1e-3)
+    settings = SCALE_FREE | {"lr_schedule": "adaptive"}
+    one, other = agent(**settings), agent(**settings)
+    one.update(batch_of(one))
+    assert one.lr != other.lr
     other.load_state_dict(one.state_dict())
     for ppo in (one, other):
-        ppo.update(batch_of(ppo, seed=1), lr=1e-3)
+        ppo.update(batch_of(ppo, seed=1))
     assert torch.equal(weights(one), weights(other))
 
 
@@ -154,12 +259,20 @@ def test_two_heads_have_two_values():
     ppo = agent(two_heads=True)
     batch = batch_of(ppo)
     assert batch.values.shape == (256, 2)
-    ppo.update(batch, lr=1e-3)
+    ppo.update(batch)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"lr": 0.0}, r"ppo\.lr"), ({"discount": 1.1}, r"ppo\.discount"), ({"clip": -1.0}, "clip")],
+    [
+        ({"lr": 0.0}, r"ppo\.lr"),
+        ({"lr": math.inf}, r"ppo\.lr"),
+        ({"discount": 1.1}, r"ppo\.discount"),
+        ({"clip": -1.0}, "clip"),
+        ({"hidden": (64, 0)}, r"ppo\.hidden"),
+        ({"entropy_coef": math.nan}, "entropy_coef"),
+        ({"lr_schedule": "cosin"}, "adaptive, cosine, constant"),
+    ],
 )
 def test_bad_settings_are_named(settings, words):
     with pytest.raises(ValueError, match=words):
@@ -169,4 +282,4 @@ def test_bad_settings_are_named(settings, words):
 def test_more_minibatches_than_steps_are_refused():
     ppo = agent(minibatches=8)
     with pytest.raises(ValueError, match="minibatches=8 of a rollout of 4 steps"):
-        ppo.update(batch_of(ppo, 4), lr=1e-3)
+        ppo.update(batch_of(ppo, 4))

@@ -18,9 +18,9 @@ def test_advantages_of_three_steps_are_those_computed_by_hand():
         terminated=column(F, F, F),
         ended=column(F, F, F),
         discount=0.5,
-        trace=0.5,
+        gae_lambda=0.5,
     )
-    # surprises: 1 + 10 - 10 = 1; 2 + 15 - 20 = -3; 3 + 20 - 30 = -7, carried on by 0.25
+    # errors: 1 + 10 - 10 = 1; 2 + 15 - 20 = -3; 3 + 20 - 30 = -7, carried on by 0.25
     expected = column(1 + 0.25 * (-3 + 0.25 * -7), -3 + 0.25 * -7, -7.0)
     torch.testing.assert_close(advantages, expected)
     torch.testing.assert_close(returns, expected + column(10.0, 20.0, 30.0))
@@ -34,7 +34,7 @@ def test_a_terminated_episode_has_nothing_after_it():
         terminated=column(T, F),
         ended=column(T, F),
         discount=0.5,
-        trace=1.0,
+        gae_lambda=1.0,
     )
     torch.testing.assert_close(advantages, column(1 - 10.0, 2 + 20 - 20.0))
 
@@ -47,7 +47,7 @@ def test_a_truncated_episode_is_worth_its_final_observation_and_carries_nothing_
         terminated=column(F, F),
         ended=column(T, F),
         discount=0.5,
-        trace=1.0,
+        gae_lambda=1.0,
     )
     torch.testing.assert_close(advantages, column(1 + 30 - 10.0, 2 + 20 - 20.0))
 
@@ -56,7 +56,7 @@ def test_environments_do_not_mix():
     rewards, values = torch.randn(6, 3), torch.randn(6, 3)
     after, ended = torch.randn(6, 3), torch.rand(6, 3) < 0.3
     together, _ = gae(
-        rewards, values, after, terminated=ended, ended=ended, discount=0.9, trace=0.8
+        rewards, values, after, terminated=ended, ended=ended, discount=0.9, gae_lambda=0.8
     )
     alone, _ = gae(
         rewards[:, 1:2],
@@ -65,7 +65,7 @@ def test_environments_do_not_mix():
         terminated=ended[:, 1:2],
         ended=ended[:, 1:2],
         discount=0.9,
-        trace=0.8,
+        gae_lambda=0.8,
     )
     torch.testing.assert_close(together[:, 1:2], alone)
 
@@ -73,4 +73,4 @@ def test_environments_do_not_mix():
 def test_a_wrong_shape_is_named():
     grid, flat = torch.zeros(2, 3), torch.zeros(6)
     with pytest.raises(ValueError, match=r"next_values has shape \(6,\)"):
-        gae(grid, grid, flat, terminated=grid.bool(), ended=grid.bool(), discount=1, trace=1)
+        gae(grid, grid, flat, terminated=grid.bool(), ended=grid.bool(), discount=1, gae_lambda=1)

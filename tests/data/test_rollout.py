@@ -6,14 +6,6 @@ from mimex.data.rollout import Rollout
 VECTOR = {"vector": ((2,), torch.float32)}
 
 
-def test_features_that_are_the_vector_are_not_stored_twice():
-    rollout = Rollout(3, 4, VECTOR, action_dim=1, feature_dim=None)
-    stored = torch.randn(4, 2)
-    rollout.put_observation(3, {"vector": stored}, stored)
-    assert rollout.features is rollout.observations["vector"]
-    assert torch.equal(rollout.features[3], stored)
-
-
 def test_features_of_their_own_are_kept_beside():
     rollout = Rollout(3, 4, VECTOR, action_dim=1, feature_dim=5)
     stored, features = torch.randn(4, 2), torch.randn(4, 5)
@@ -23,7 +15,7 @@ def test_features_of_their_own_are_kept_beside():
 
 
 def test_finals_come_in_the_order_of_ended_and_are_forgotten_on_clear():
-    rollout = Rollout(2, 3, VECTOR, action_dim=1, feature_dim=None)
+    rollout = Rollout(2, 3, VECTOR, action_dim=1, feature_dim=2)
     assert rollout.finals()["vector"].shape == (0, 2)
     for step, envs in ((0, [1]), (1, [0, 2])):
         rollout.truncated[step, envs] = True
@@ -38,4 +30,15 @@ def test_finals_come_in_the_order_of_ended_and_are_forgotten_on_clear():
 
 def test_a_rollout_needs_a_step_and_an_environment():
     with pytest.raises(ValueError, match="num_envs=0"):
-        Rollout(1, 0, VECTOR, action_dim=1, feature_dim=None)
+        Rollout(1, 0, VECTOR, action_dim=1, feature_dim=2)
+
+
+def test_the_newest_observations_reach_back_over_short_rollouts():
+    rollout, history = Rollout(2, 1, VECTOR, action_dim=1, feature_dim=2), {}
+    seen = [0.0, 0.0, 0.0]
+    for number in range(1, 4):
+        values = torch.tensor([2.0 * number, 2.0 * number + 1])
+        rollout.observations["vector"][:2, 0] = values[:, None]
+        history = rollout.newest(3, history)
+        seen += values.tolist()
+        assert history["vector"][0, :, 0].tolist() == seen[-3:]

@@ -23,7 +23,7 @@ from mimex.train.on_policy import (
 )
 from mimex.train.training import LoopSettings, Training
 
-ENVS, STEPS = 4, 8
+ENVS, STEPS, HORIZON = 4, 8, 10_000
 
 
 def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
@@ -39,6 +39,7 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
         bonus or NoBonus(),
         BonusScale(beta=0.5),
         seeds={"environment": 2, "minibatches": 3},
+        horizon=HORIZON,
     )
 
 
@@ -49,7 +50,7 @@ def weights(run):
 def small_rollout():
     """Three steps of two environments: the first is truncated after step 0, the second
     terminated after step 1."""
-    rollout = Rollout(3, 2, {"vector": ((2,), torch.float32)}, action_dim=3, feature_dim=None)
+    rollout = Rollout(3, 2, {"vector": ((2,), torch.float32)}, action_dim=3, feature_dim=2)
     rollout.observations["vector"][:] = torch.randn(4, 2, 2)
     rollout.rewards[:] = torch.randn(3, 2)
     rollout.truncated[0, 0] = rollout.terminated[1, 1] = True
@@ -84,7 +85,7 @@ def advantages_by_hand(agent, rollout, reward):
 
 def two_number_agent(**settings):
     torch.manual_seed(0)
-    return PPO(VectorEncoder(2), 3, PPOSettings(discount=0.9, trace=0.8, **settings))
+    return PPO(VectorEncoder(2), 3, PPOSettings(discount=0.9, gae_lambda=0.8, **settings))
 
 
 def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
@@ -96,7 +97,7 @@ def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
     found = []
     for bonus in (raw, perturbed):
         rewards = scale.combine(rollout.rewards, bonus)
-        batch = make_batch(agent, rollout, rewards)
+        batch = make_batch(agent, rollout, rewards, 0.5)
         expected = advantages_by_hand(agent, rollout, rollout.rewards + 0.5 * bonus)
         np.testing.assert_allclose(batch.advantages.view(3, 2), expected, atol=1e-5)
         found.append(batch.advantages.view(3, 2))
@@ -114,7 +115,7 @@ def test_the_bonus_changes_what_the_policy_learns():
         bonus = torch.rand(3, 2)
         bonus[1, 0] += more
         rewards = Rewards(rollout.rewards + bonus, rollout.rewards, bonus)
-        agent.update(make_batch(agent, rollout, rewards), lr=1e-3)
+        agent.update(make_batch(agent, rollout, rewards, 1.0))
         results.append(torch.cat([p.detach().flatten() for p in agent.actor.parameters()]))
     assert not torch.equal(*results)
 
@@ -122,7 +123,8 @@ def test_the_bonus_changes_what_the_policy_learns():
 def test_with_two_heads_the_bonus_runs_on_across_episodes():
     agent, rollout = two_number_agent(two_heads=True, intrinsic_discount=0.5), small_rollout()
     bonus = torch.rand(3, 2)
-    batch = make_batch(agent, rollout, Rewards(rollout.rewards + bonus, rollout.rewards, bonus))
+    rewards = Rewards(rollout.rewards + 0.5 * bonus, rollout.rewards, 0.5 * bonus)
+    batch = make_batch(agent, rollout, rewards, beta=0.5)
     values = agent.values({"vector": rollout.observations["vector"].flatten(0, 1)})
     values = values.view(4, 2, 2)
     carried = torch.zeros(2)
@@ -131,10 +133,9 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
         carried = surprise + 0.5 * 0.8 * carried  # nothing ends here
         torch.testing.assert_close(batch.returns.view(3, 2, 2)[t, :, 1] - values[t, :, 1], carried)
     extrinsic = advantages_by_hand(agent, rollout, rollout.rewards)
-    intrinsic = (batch.returns - batch.values).view(3, 2, 2)[..., 1]
-    np.testing.assert_allclose(
-        batch.advantages.view(3, 2), extrinsic + intrinsic.numpy(), atol=1e-5
-    )
+    np.testing.assert_allclose(batch.advantages.view(3, 2, 2)[..., 0], extrinsic, atol=1e-5)
+    # Beta weighs the bonus's advantages, not its returns.
+    torch.testing.assert_close(batch.advantages, batch.returns - batch.values)
 
 
 def test_a_rollout_holds_what_the_environment_said():

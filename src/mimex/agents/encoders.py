@@ -2,7 +2,8 @@
 
 ``read`` turns what the environment gave into what a rollout keeps, ``embed`` into what the bonus
 sees, ``join`` into the input of actor and critic. A frozen network works in ``read``, so that
-rollouts keep its features instead of images; a network that learns works in ``embed``.
+rollouts keep its features instead of images; a network that learns works in ``embed``, and so do
+statistics that move on: what is kept can always be encoded anew.
 """
 
 from __future__ import annotations
@@ -20,10 +21,6 @@ from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import RunningMeanStd
 from mimex.nn.vit import ViT
 
-VECTOR_CLIP = 5.0
-"""Normalised numbers are cut off here, in standard deviations (as RND does, Burda et al. 2018)."""
-
-
 PROJECTION = 128
 """Numbers that the policy takes of a picture, and of the joints beside it (MVP)."""
 
@@ -36,17 +33,21 @@ class Normaliser:
 
     Within a rollout one observation is therefore one vector, whenever it was met.
 
+    Attributes:
+        clip: Where normalised numbers are cut off, in standard deviations.
+
     Args:
         size: Numbers a vector.
     """
 
     def __init__(self, size: int) -> None:
+        self.clip = 5.0  # as RND does (Burda et al., 2018)
         self._seen = RunningMeanStd((size,))
         self._mean, self._scale = torch.zeros(size), torch.ones(size)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors ``(..., size)`` with mean 0 and deviation 1, clipped."""
-        return ((vectors - self._mean) * self._scale).clamp_(-VECTOR_CLIP, VECTOR_CLIP)
+        return ((vectors - self._mean) * self._scale).clamp_(-self.clip, self.clip)
 
     def watch(self, vectors: Tensor) -> None:
         """Takes vectors ``(n, size)`` into the statistics, to be used after ``settle``."""
@@ -73,14 +74,12 @@ class Encoder(nn.Module, ABC):
     Attributes:
         layout: What a rollout keeps of an observation.
         feature_dim: Numbers that the bonus sees of an observation.
-        feature_is_vector: Whether these are the part named "vector" as it is kept.
         width: Numbers that actor and critic take.
         chunk: Rows that go through the networks at once, so that what they leave behind stays in
             cache.
         normaliser: Of the vector of numbers that every observation has.
     """
 
-    feature_is_vector = False
     chunk = 1024
 
     def __init__(self, layout: Layout, feature_dim: int, width: int) -> None:
@@ -104,7 +103,7 @@ class Encoder(nn.Module, ABC):
         vectors: Tensor = torch.as_tensor(observation, dtype=torch.float32)
         if watch:
             self.normaliser.watch(vectors)
-        return self.normaliser(vectors)
+        return vectors
 
 
 class VectorEncoder(Encoder):
@@ -114,8 +113,6 @@ class VectorEncoder(Encoder):
         size: Numbers an observation.
     """
 
-    feature_is_vector = True
-
     def __init__(self, size: int) -> None:
         super().__init__({"vector": ((size,), torch.float32)}, size, size)
 
@@ -123,7 +120,7 @@ class VectorEncoder(Encoder):
         return {"vector": self._vector(observation, watch)}
 
     def embed(self, stored: Stored) -> Tensor:
-        return stored["vector"]
+        return self.normaliser(stored["vector"])
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
         return features
@@ -158,7 +155,8 @@ class ConvolutionalEncoder(Encoder):
         return features
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
-        return torch.cat([features, self.project_vector(stored["vector"])], dim=1)
+        joints = self.project_vector(self.normaliser(stored["vector"]))
+        return torch.cat([features, joints], dim=1)
 
 
 class FrozenEncoder(Encoder):
@@ -198,5 +196,5 @@ class FrozenEncoder(Encoder):
         return stored["image"]
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
-        parts = [self.project_image(features), self.project_vector(stored["vector"])]
-        return torch.cat(parts, dim=1)
+        joints = self.project_vector(self.normaliser(stored["vector"]))
+        return torch.cat([self.project_image(features), joints], dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,14 +11,18 @@ from torch import Generator, Tensor, nn
 
 from mimex.agents.encoders import Encoder
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.ppo_gradient import STATISTICS, gradients
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo_settings import ACTIVATIONS, PPOSettings
+from mimex.agents.return_scale import ReturnScale
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
-from mimex.nn import selu
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
+
+STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction")
+
+LR_STEP, LR_RANGE = 1.5, (1e-5, 1e-2)
+"""Factor by which an adaptive learning rate moves, and where it stays (those of rsl_rl)."""
 
 
 class Batch(NamedTuple):
@@ -27,7 +31,7 @@ class Batch(NamedTuple):
     observations: Stored  # (B, ...) by part
     actions: Tensor  # (B, A)
     log_probs: Tensor  # (B,)
-    advantages: Tensor  # (B,)
+    advantages: Tensor  # (B, H)
     values: Tensor  # (B, H)
     returns: Tensor  # (B, H)
 
@@ -52,34 +56,36 @@ class PPO:
     ) -> None:
         self.encoder, self.settings, self.action_dim = encoder, settings, action_dim
         self.heads = 2 if settings.two_heads else 1
-        widths = (encoder.width, *settings.hidden)
-        self.actor = _network((*widths, action_dim), last_gain=0.01)
-        self.critic = _network((*widths, self.heads), last_gain=settings.value_gain)
+        self.lr = settings.lr
+        encoder.normaliser.clip = settings.observation_clip
+        self.actor = self._network(action_dim, last_gain=0.01)
+        self.critic = self._network(self.heads, last_gain=settings.value_gain)
+        self.return_scale = ReturnScale(self.heads, follow=settings.normalise_values)
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(settings.initial_std)))
         self.network = nn.ModuleDict(
             {"encoder": encoder, "actor": self.actor, "critic": self.critic}
         )
         self.network.register_parameter("log_std", self.log_std)
-        self._of_actor: list[Tensor] = [*self.actor.parameters()]
-        self._of_critic: list[Tensor] = [*self.critic.parameters()]
-        self._of_encoder = [p for p in encoder.parameters() if p.requires_grad]
+        of_encoder = [p for p in encoder.parameters() if p.requires_grad]
+        groups = ([*self.actor.parameters(), self.log_std], [*self.critic.parameters()], of_encoder)
+        self._group_sizes = [sum(p.numel() for p in group) for group in groups]
         names: dict[Tensor, str] = {p: name for name, p in self.network.named_parameters()}
-        order = (*self._of_actor, *self._of_critic, self.log_std, *self._of_encoder)
-        self._parameters = {names[p]: p for p in order}  # in the order of their derivatives
-        self.optimizer = torch.optim.Adam(self._parameters.values(), settings.lr, fused=True)
+        self._parameters = {names[p]: p for group in groups for p in group}
+        rates = [{"params": [*groups[0], *groups[2]]}, {"params": groups[1]}]
+        self.optimizer = torch.optim.Adam(rates, settings.lr, fused=True)
         self.generator = Generator().manual_seed(seed)
 
     @torch.no_grad()
     def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
         features = self.encoder.embed(stored)
-        mean = selu.outputs(self.encoder.join(stored, features), self._of_actor)[-1]
+        mean: Tensor = self.actor(self.encoder.join(stored, features))
         if deterministic:
-            noise = torch.zeros_like(mean)
+            actions = mean
         else:
             noise = torch.randn(mean.shape, generator=self.generator)
-        actions = torch.addcmul(mean, noise, self.log_std.exp())
-        return actions, self._log_density(noise), features
+            actions = torch.addcmul(mean, noise, self.log_std.exp())
+        return actions, self._log_density(mean, actions), features
 
     @torch.no_grad()
     def features(self, stored: Stored) -> Tensor:
@@ -90,126 +96,195 @@ class PPO:
         """Values ``(B, H)`` of observations."""
 
         @torch.no_grad()
-        def value(rows: slice) -> Tensor:
+        def outputs(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
-            inputs = self.encoder.join(some, self.encoder.embed(some))
-            return selu.outputs(inputs, self._of_critic)[-1]
+            found: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
+            return found
 
         size = len(stored["vector"])
         chunk = self.encoder.chunk
         chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
-        return torch.cat([torch.zeros(0, self.heads), *in_order(value, chunks)])
+        found = torch.cat([torch.zeros(0, self.heads), *in_order(outputs, chunks)])
+        return self.return_scale.values(found)
 
-    def update(self, batch: Batch, lr: float) -> Metrics:
-        """Learns from a rollout, with a learning rate."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        size = len(batch.actions)
-        if size < self.settings.minibatches:
+    def update(
+        self, batch: Batch, done: float = 0.0, weights: Sequence[float] | None = None
+    ) -> Metrics:
+        """Learns from a rollout.
+
+        Args:
+            batch: The rollout; advantages, values and returns in units of reward.
+            done: Share of the run that is behind us, for a learning rate with a schedule.
+            weights: Of each head's advantages, each divided by the deviation of its returns where
+                values are normalised: so neither stream drowns the other; all 1 by default.
+        """
+        settings, size = self.settings, len(batch.actions)
+        if size < settings.minibatches:
             raise ValueError(
-                f"minibatches={self.settings.minibatches} of a rollout of {size} steps: there must "
+                f"minibatches={settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
-        batch = batch._replace(advantages=_normalised(batch.advantages))
-        sums, largest_norm = torch.zeros(len(STATISTICS)), 0.0
-        for _ in range(self.settings.epochs):
-            order = torch.randperm(size, generator=self.generator)
-            for rows in order.tensor_split(self.settings.minibatches):
-                statistics, norm = self._step(batch, rows)
+        explained = explained_variance(batch.values, batch.returns)
+        if settings.lr_schedule == "cosine":
+            self.lr = settings.lr * 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))
+        last = self.critic[-1]
+        assert isinstance(last, nn.Linear)
+        self.return_scale.update(batch.returns, last)
+        batch = batch._replace(
+            advantages=standardised(self.return_scale.combined(batch.advantages, weights)),
+            values=self.return_scale.targets(batch.values),
+            returns=self.return_scale.targets(batch.returns),
+        )
+        sums, norms = torch.zeros(len(STATISTICS)), torch.zeros(len(self._group_sizes))
+        for epoch in range(settings.epochs):
+            order = torch.arange(size)
+            if settings.shuffle:
+                order = torch.randperm(size, generator=self.generator)
+            for place, rows in enumerate(order.tensor_split(settings.minibatches)):
+                statistics, lengths = self._step(batch, rows)
                 sums += statistics
-                largest_norm = max(largest_norm, norm)
-        means = (sums / (self.settings.epochs * self.settings.minibatches)).tolist()
+                norms = norms.maximum(lengths)
+                # At the first minibatch the policy is still the one that acted.
+                if settings.lr_schedule == "adaptive" and (epoch, place) > (0, 0):
+                    self._adapt(float(statistics[2]))
+        means = (sums / (settings.epochs * settings.minibatches)).tolist()
+        of_actor, of_critic, _ = norms.tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
-            "ppo/grad_norm": largest_norm,
-            "ppo/lr": lr,
+            **dict(zip(("ppo/explained_variance", "ppo/explained_bonus"), explained, strict=False)),
+            "ppo/grad_norm": float(norms.norm()),
+            "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
+            "ppo/lr": self.lr,
             "ppo/std": float(self.log_std.detach().exp().mean()),
             "ppo/entropy": float(self._entropy().detach()),
         }
 
-    def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, float]:
-        """One optimizer step on some rows: statistics and the gradient's length before the clip."""
-        share = 1 / len(rows)
-        chunks = pieces(rows, self.encoder.chunk)
+    def _adapt(self, approx_kl: float) -> None:
+        """Moves the learning rate so that an update moves the policy by about ``target_kl``."""
+        low, high = LR_RANGE
+        if approx_kl > 2 * self.settings.target_kl:
+            self.lr = max(low, self.lr / LR_STEP)
+        elif approx_kl < self.settings.target_kl / 2:
+            self.lr = min(high, self.lr * LR_STEP)
+
+    def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimizer step on some rows: statistics, and gradients' lengths before the clip."""
         # Sums over chunks in their order: bit for bit the same on any number of threads.
-        parts = in_order(lambda chunk: self._gradients(batch, chunk, share), chunks)
+        chunks = pieces(rows, self.encoder.chunk)
+        parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks)
         total, statistics = parts[0]
         for part, more in parts[1:]:
             total.add_(part)
             statistics.add_(more)
-        norm = float(torch.linalg.vector_norm(total))
-        if not math.isfinite(norm) or not bool(statistics.isfinite().all()):
+        groups = torch.split(total, self._group_sizes)  # views: of actor, critic and encoder
+        norms = torch.stack([torch.linalg.vector_norm(group) for group in groups])
+        if not bool(norms.isfinite().all() & statistics.isfinite().all()):
             named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
-                f"PPO's loss or its gradient is not finite: {named}, gradient's length {norm}. "
-                "The weights are those before this step.",
+                f"PPO's loss or its gradient is not finite: {named}, gradient's lengths "
+                f"{norms.tolist()}. The weights are those before this step.",
                 batch.rows(rows),
             )
-        if norm > self.settings.grad_norm:
-            total.mul_(self.settings.grad_norm / norm)
-        start = 0
-        for parameter in self._parameters.values():
-            stop = start + parameter.numel()
-            parameter.grad = total[start:stop].view_as(parameter)
-            start = stop
+        lengths = norms if self.settings.separate_clips else norms.norm().expand_as(norms)
+        for group, length in zip(groups, lengths.tolist(), strict=True):
+            if length > self.settings.grad_norm:
+                group.mul_(self.settings.grad_norm / length)
+        parameters = self._parameters.values()
+        gradients = torch.split(total, [p.numel() for p in parameters])
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.view_as(parameter)
+        of_policy, of_critic = self.optimizer.param_groups
+        of_policy["lr"] = self.lr
+        # A rate that holds the policy back is none of the critic's business.
+        of_critic["lr"] = self.settings.lr if self.settings.lr_schedule == "adaptive" else self.lr
         self.optimizer.step()
-        return statistics, norm
+        if self.settings.min_std > 0:
+            with torch.no_grad():
+                self.log_std.clamp_(min=math.log(self.settings.min_std))
+        return statistics, norms
 
-    @torch.no_grad()
-    def _gradients(self, batch: Batch, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Derivatives of the loss of some rows, by all parameters in one row, and statistics."""
+    def _gradients(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
+        """Derivatives of the loss by all parameters, in one row; and statistics of the steps.
+
+        Args:
+            batch: The steps.
+            share: What each weighs.
+        """
+        with torch.enable_grad():
+            loss, statistics = self.loss(batch)
+            found = torch.autograd.grad(loss * share, [*self._parameters.values()])
+        return torch.cat([part.flatten() for part in found]), statistics * share
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss of some steps, and ``STATISTICS`` of them: sums over the steps."""
         settings = self.settings
-        seen = {part: v.index_select(0, rows) for part, v in batch.observations.items()}
-        with torch.set_grad_enabled(bool(self._of_encoder)):
-            inputs = self.encoder.join(seen, self.encoder.embed(seen))
-        found, of_inputs, statistics = gradients(
-            inputs.detach(),
-            rows,
-            *batch[1:],
-            self.log_std,
-            self._of_actor,
-            self._of_critic,
-            share,
-            settings.clip,
-            math.inf if settings.value_clip is None else settings.value_clip,
-            settings.value_weight,
-            settings.entropy_weight,
-            inputs.requires_grad,
-        )
-        if inputs.requires_grad:
-            more = torch.autograd.grad(inputs, self._of_encoder, of_inputs)
-            found = torch.cat([found, *(gradient.flatten() for gradient in more)])
-        return found, statistics
+        inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
+        log_ratio = self._log_density(self.actor(inputs), batch.actions) - batch.log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+        gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
 
-    def _log_density(self, noise: Tensor) -> Tensor:
-        """Log-density ``(B,)`` of actions that are so many standard deviations ``(B, A)`` off."""
+        values = self.critic(inputs)
+        errors = (values - batch.returns).square()
+        if settings.value_clip is not None:
+            moved = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
+            errors = torch.maximum(errors, (batch.values + moved - batch.returns).square())
+        error = errors.sum()
+
+        loss = settings.value_coef * error - gain
+        if settings.entropy_coef:
+            loss = loss - settings.entropy_coef * len(batch.actions) * self._entropy()
+        with torch.no_grad():
+            approx_kl = (ratio - 1 - log_ratio).sum()
+            clip_fraction = (ratio != clipped).sum().to(gain.dtype)
+            return loss, torch.stack([-gain, error, approx_kl, clip_fraction])
+
+    def _log_density(self, mean: Tensor, actions: Tensor) -> Tensor:
+        """Log-density ``(B,)`` of actions ``(B, A)`` under a policy with these means."""
+        deviations = (actions - mean) * (-self.log_std).exp()
         constant = 0.5 * self.action_dim * math.log(2 * math.pi)
-        return -0.5 * noise.square().sum(1) - self.log_std.sum() - constant
+        return -0.5 * deviations.square().sum(1) - (self.log_std.sum() + constant)
 
     def _entropy(self) -> Tensor:
         return self.log_std.sum() + 0.5 * self.action_dim * (1 + math.log(2 * math.pi))
 
+    def _network(self, outputs: int, last_gain: float) -> nn.Sequential:
+        return mlp(
+            (self.encoder.width, *self.settings.hidden, outputs),
+            activation=ACTIVATIONS[self.settings.activation],
+            gain=math.sqrt(2),
+            last_gain=last_gain,
+        )
+
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer, statistics of observations and generator."""
+        """Weights, optimizer and its rate, statistics of observations and returns, generator."""
         return {
             "network": {name: v.clone() for name, v in self.network.state_dict().items()},
             "optimizer": optimizer_state(self.optimizer, self._parameters),
+            "lr": self.lr,
             "normaliser": self.encoder.normaliser.state_dict(),
+            "return_scale": self.return_scale.state_dict(),
             "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         require_same(self.network.state_dict(), state["network"], "this PPO")
+        self.return_scale.load_state_dict(state["return_scale"])
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
+        self.lr = float(state["lr"])
         self.encoder.normaliser.load_state_dict(state["normaliser"])
         self.generator.set_state(state["generator"])
 
 
-def _network(widths: tuple[int, ...], last_gain: float) -> nn.Sequential:
-    return mlp(widths, activation=nn.SELU, gain=math.sqrt(2), last_gain=last_gain)
+def standardised(advantages: Tensor) -> Tensor:
+    """Advantages with mean 0 and deviation 1, whatever their size; 0 where all are alike."""
+    std, mean = torch.std_mean(advantages, correction=0)
+    return (advantages - mean) / torch.where(std > 0, std, 1.0)
 
 
-def _normalised(advantages: Tensor) -> Tensor:
-    return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+def explained_variance(values: Tensor, returns: Tensor) -> list[float]:
+    """How much of the returns' variance the values ``(B, H)`` explain, by head; at most 1."""
+    left, all_of_it = ((returns - values).var(0), returns.var(0))
+    return torch.where(all_of_it > 0, 1 - left / all_of_it, 0.0).tolist()

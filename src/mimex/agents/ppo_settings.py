@@ -4,6 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import nn
+
+Activation = Literal["selu", "elu", "tanh", "relu"]
+LearningRateSchedule = Literal["adaptive", "cosine", "constant"]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "selu": nn.SELU,
+    "elu": nn.ELU,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+}
 
 
 @dataclass(frozen=True)
@@ -11,32 +24,54 @@ class PPOSettings:
     """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
 
     lr: float = 1e-3
-    """Learning rate of Adam at the start; it falls to 0 along half a cosine."""
+    """Learning rate of Adam at the start; of the critic always, where the schedule is adaptive."""
+    lr_schedule: LearningRateSchedule = "cosine"
+    """How the rate goes on: "cosine" falls to 0 over the run; "adaptive" follows the policy: after
+    each minibatch it rises where the policy has moved less than half of target-kl from the one
+    that acted, and falls where it has moved more than twice as far."""
+    target_kl: float = 0.016
+    """Kullback-Leibler divergence of an update that an adaptive rate aims at."""
     epochs: int = 10
     """Passes over each rollout."""
     minibatches: int = 4
     """Optimizer steps in each pass."""
+    shuffle: bool = False
+    """Whether minibatches are drawn at random; otherwise they are pieces of the rollout in time's
+    order, as published."""
     clip: float = 0.1
     """How far the probability of an action may move, as a share."""
-    value_clip: float | None = 0.1
-    """How far a value may move in one update, in units of reward; None for no limit."""
-    value_weight: float = 1.0
+    value_clip: float | None = None
+    """How far a value may move in one update, in the critic's units; None for no limit."""
+    value_coef: float = 2.0
     """Weight of the critic's loss."""
-    entropy_weight: float = 0.0
+    entropy_coef: float = 0.0
     """Weight of the policy's entropy."""
     discount: float = 0.99
     """Gamma of the extrinsic return, and of the combined one."""
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     """Lambda of the advantage estimates."""
+    normalise_values: bool = False
+    """Whether the critic learns returns less their mean and divided by their deviation, which
+    follow the returns (PopArt, van Hasselt et al. 2016): then the size of rewards does not matter.
+    """
     grad_norm: float = 1.0
     """Longest gradient."""
+    separate_clips: bool = False
+    """Whether that limit is one each for actor, critic and encoder, so that a critic that is far
+    off does not stop the actor; otherwise one for all, as published."""
     hidden: tuple[int, ...] = (256, 128, 64)
     """Widths of the hidden layers of actor and critic."""
-    value_gain: float = math.sqrt(2)
+    activation: Activation = "selu"
+    """Between the layers."""
+    value_gain: float = 1.0
     """Scale of the critic's last layer at the start: with a small one the first values are near 0,
     and the first advantages are made of rewards, not of the critic's random opinions."""
+    observation_clip: float = 5.0
+    """Normalised numbers of an observation are cut off here, in standard deviations."""
     initial_std: float = 1.0
     """Standard deviation of the policy at the start, in units of action."""
+    min_std: float = 0.0
+    """Below this the policy's standard deviation does not fall."""
     two_heads: bool = False
     """Whether the bonus has a value head of its own, with its own discount and a return that runs
     on across episodes; otherwise both rewards are one stream, as published."""
@@ -46,22 +81,31 @@ class PPOSettings:
     def __post_init__(self) -> None:
         for name in (
             "lr",
-            "epochs",
-            "minibatches",
+            "target_kl",
             "clip",
             "grad_norm",
             "initial_std",
             "value_gain",
+            "observation_clip",
         ):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        for name in ("discount", "trace", "intrinsic_discount"):
+            value = getattr(self, name)
+            _require(name, value, 0 < value < math.inf, "above 0 and finite")
+        for name in ("epochs", "minibatches"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "1 or more")
+        for name in ("value_coef", "entropy_coef", "min_std"):
+            value = getattr(self, name)
+            _require(name, value, 0 <= value < math.inf, "0 or more and finite")
+        for name in ("discount", "gae_lambda", "intrinsic_discount"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        _require(
-            "value_clip",
-            self.value_clip,
-            self.value_clip is None or self.value_clip > 0,
-            "above 0, or None",
-        )
+        positive = self.value_clip is None or self.value_clip > 0
+        _require("value_clip", self.value_clip, positive, "above 0, or None")
+        _require("hidden", self.hidden, all(width >= 1 for width in self.hidden), "1 or more each")
+        for name, choices in (
+            ("lr_schedule", get_args(LearningRateSchedule)),
+            ("activation", get_args(Activation)),
+        ):
+            known = getattr(self, name) in choices
+            _require(name, getattr(self, name), known, f"one of {', '.join(choices)}")
 
 
 def _require(name: str, value: object, holds: bool, expected: str) -> None:

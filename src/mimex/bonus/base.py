@@ -1,4 +1,4 @@
-"""What an intrinsic reward is to the rest of the world, and the one that pays nothing."""
+"""What an intrinsic reward is to the rest of the world, and two that look at nothing."""
 
 from __future__ import annotations
 
@@ -39,24 +39,35 @@ class IntrinsicReward(Protocol):
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
 
 
-class NoBonus:
-    """Pays nothing: the baseline that explores by the policy's own noise."""
+class ConstantBonus:
+    """Pays 1 for every step: the control that tells survival from exploration.
 
-    length = 1
+    Any positive bonus makes an agent go on where it would else end its episodes; only what a bonus
+    finds beyond this one's is exploration.
+    """
+
+    length, value = 1, 1.0
 
     def reward(self, window: Window) -> Tensor:
-        """Zeros."""
-        return torch.zeros(len(window), device=window.features.device)
+        """The same for every window."""
+        return torch.full((len(window),), self.value, device=window.features.device)
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """Zeros, and nothing learned."""
-        return self.reward(window), {"bonus/mean": 0.0}
+        """The same for every window, and nothing learned."""
+        return self.reward(window), {"bonus/mean": self.value}
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing but the name."""
-        return {"kind": "NoBonus"}
+        return {"kind": type(self).__name__}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Checks the name."""
-        if state.get("kind") != "NoBonus":
-            raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a 'NoBonus'.")
+        kind = type(self).__name__
+        if state.get("kind") != kind:
+            raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a {kind!r}.")
+
+
+class NoBonus(ConstantBonus):
+    """Pays nothing: the baseline that explores by the policy's own noise."""
+
+    value = 0.0

@@ -14,7 +14,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
 from mimex.agents.ppo import PPO
-from mimex.bonus.base import IntrinsicReward, NoBonus
+from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
 from mimex.bonus.icm import ICM
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.mimex import MIMEx
@@ -134,14 +134,14 @@ def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> Intrin
         return ICM(feature_dim, action_dim, seed=seed, **vars(config.icm))
     if config.bonus == "pseudocount":
         return PseudoCount(feature_dim, seed=seed, **vars(config.pseudocount))
-    return NoBonus()
+    return ConstantBonus() if config.bonus == "constant" else NoBonus()
 
 
 def make_scale(config: TrainConfig, discount: float) -> BonusScale:
     """The size of the bonus over the run."""
     return BonusScale(
         discount=discount,
-        over_steps=None if config.scale.schedule == "constant" else config.steps,
+        over_steps=None if config.scale.schedule == "constant" else config.horizon or config.steps,
         **vars(config.scale),
     )
 
@@ -157,6 +157,7 @@ def make_training(config: TrainConfig) -> Training:
         make_bonus(config, agent.encoder.feature_dim, agent.action_dim),
         make_scale(config, config.ppo.intrinsic_discount),
         seeds={name: seed_for(config, name) for name in ("environment", "minibatches")},
+        horizon=config.horizon or config.steps,
     )
 
 

@@ -22,6 +22,7 @@ from mimex.train import checkpoint, off_policy, on_policy
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
+from mimex.train.health import health_after
 from mimex.train.novelty import remove_after
 from mimex.train.off_policy_training import OffPolicyTraining
 from mimex.train.signals import StopRequest
@@ -61,6 +62,7 @@ def train(config: TrainConfig) -> int:
         folder = stack.enter_context(RunFolder(config.folder))
         stop = stack.enter_context(StopRequest())
         checkpoints = Checkpoints(folder.checkpoints)
+        config = config.continuing(folder.config)
         training = make_training(config) if config.agent == "ppo" else make_off_policy(config)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
@@ -79,6 +81,7 @@ def train(config: TrainConfig) -> int:
         )
         if saved is not None:
             display.note(f"continuing from step {training.step:,}")
+        health = health_after(folder.metrics)
         before = saved_at = training.step
         unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
         learning = _learning(config, training, folder, stop, display)
@@ -98,6 +101,8 @@ def train(config: TrainConfig) -> int:
                 score = result.score
             logger.log(training.step, metrics)
             display.update(training.step, metrics)
+            for words in health.look(metrics):
+                display.note(f"step {training.step:,}: {words}")
             due = _passes(config.track.checkpoint_every, before, training.step)
             if done or score is not None or due:
                 _save(checkpoints, training, score)

@@ -87,7 +87,16 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
     if name == "paper":
         return paper
     pixels = observation == "pixels"
-    ppo = PPOSettings(epochs=5, value_clip=None, value_gain=0.01, initial_std=0.1)
+    ppo = PPOSettings(
+        lr_schedule="adaptive",
+        epochs=5,
+        shuffle=True,
+        clip=0.2,
+        normalise_values=True,
+        separate_clips=True,
+        value_gain=0.01,
+        value_coef=1.0,
+    )
     return replace(
         paper,
         preset="cpu",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -32,7 +32,7 @@ from mimex.train.off_policy_training import OffPolicySettings
 from mimex.train.training import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
-BONUSES = ("none", "mimex", "rnd", "icm", "pseudocount")
+BONUSES = ("none", "constant", "mimex", "rnd", "icm", "pseudocount")
 MASK_TYPES = ("time", "feature")
 PRESETS = ("cpu", "paper")
 QUALITIES = ("published", "fast")
@@ -66,11 +66,14 @@ class TrainConfig:
     ] = "oracle"
     """All state, the joints only, or the wrist camera's picture and the joints; for dmc/ the
     state or the camera's pictures."""
-    bonus: Annotated[str, tyro.conf.arg(metavar="{none,mimex,rnd,icm,pseudocount}")] = "none"
-    """The exploration bonus."""
+    bonus: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BONUSES) + "}")] = "none"
+    """The exploration bonus; "constant" pays the same for every step, and is the control."""
     steps: int = 2_000_000
     """Environment steps in all, over all environments; for dmc/ frames, of which an agent's step
     has suite.action-repeat."""
+    horizon: int | None = None
+    """Environment steps over which the learning rate and beta run where they have a schedule; None
+    for the steps with which the run begins, also when it is continued for more."""
     envs: int = 512
     """Environments side by side."""
     seed: int = 0
@@ -114,6 +117,7 @@ class TrainConfig:
             ("--eval.every", self.eval.every),
             ("--eval.episodes", self.eval.episodes),
             ("--track.checkpoint-every", self.track.checkpoint_every),
+            ("--horizon", 1 if self.horizon is None else self.horizon),
             ("--threads", 1 if self.threads is None else self.threads),
         ):
             if value < 1:
@@ -152,6 +156,15 @@ class TrainConfig:
                 "--scale.normalise is 'return', which follows environments through time, but "
                 "drqv2 samples steps: use 'step' or 'none'"
             )
+
+    def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
+        """These settings, with the horizon of the run that they continue, or else with their own.
+
+        Args:
+            begun: The settings with which the run was begun, as ``to_dict`` wrote them.
+        """
+        horizon = self.horizon or (begun or {}).get("horizon") or self.steps
+        return replace(self, horizon=horizon)
 
     @property
     def title(self) -> str:

@@ -14,7 +14,7 @@ def gae(
     terminated: Tensor,
     ended: Tensor,
     discount: float,
-    trace: float,
+    gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimates of a rollout of M steps (Schulman et al., 2016).
 
@@ -31,7 +31,7 @@ def gae(
         terminated: ``(M, N)`` bool: the step ended the episode for good; its next value is ignored.
         ended: ``(M, N)`` bool: the step was the last of its episode, for whichever reason.
         discount: Gamma.
-        trace: Lambda.
+        gae_lambda: Lambda.
 
     Returns:
         Advantages and returns (advantages plus values), ``(M, N)`` each.
@@ -47,10 +47,10 @@ def gae(
                 f"{name} has shape {tuple(array.shape)}; expected that of rewards, "
                 f"{tuple(rewards.shape)}: (M, N)."
             )
-    surprise = rewards + discount * next_values * ~terminated - values
-    carried = discount * trace * (~ended).to(rewards.dtype)
-    advantages = torch.empty_like(surprise)
-    advantages[-1] = surprise[-1]
+    td_error = rewards + discount * next_values * ~terminated - values
+    carried = discount * gae_lambda * (~ended).to(rewards.dtype)
+    advantages = torch.empty_like(td_error)
+    advantages[-1] = td_error[-1]
     for t in range(len(rewards) - 2, -1, -1):
-        torch.addcmul(surprise[t], carried[t], advantages[t + 1], out=advantages[t])
+        torch.addcmul(td_error[t], carried[t], advantages[t + 1], out=advantages[t])
     return advantages, advantages + values

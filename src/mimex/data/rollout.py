@@ -32,11 +32,11 @@ class Rollout:
         num_envs: N.
         layout: Parts of a stored observation.
         action_dim: A.
-        feature_dim: D; None where the features are the part named "vector" itself.
+        feature_dim: D.
     """
 
     def __init__(
-        self, steps: int, num_envs: int, layout: Layout, action_dim: int, feature_dim: int | None
+        self, steps: int, num_envs: int, layout: Layout, action_dim: int, feature_dim: int
     ) -> None:
         for name, value in (("steps", steps), ("num_envs", num_envs)):
             if value < 1:
@@ -47,11 +47,7 @@ class Rollout:
             part: torch.zeros(steps + 1, num_envs, *shape, dtype=dtype)
             for part, (shape, dtype) in layout.items()
         }
-        self.features = (
-            self.observations["vector"]
-            if feature_dim is None
-            else torch.zeros(steps + 1, num_envs, feature_dim)
-        )
+        self.features = torch.zeros(steps + 1, num_envs, feature_dim)
         self.actions = torch.zeros(*grid, action_dim)
         self.log_probs = torch.zeros(grid)
         self.rewards = torch.zeros(grid)
@@ -69,8 +65,7 @@ class Rollout:
         """Writes the observation before a step, or after the last one (``step`` = M)."""
         for part, values in stored.items():
             self.observations[part][step] = values
-        if self.features is not self.observations.get("vector"):
-            self.features[step] = features
+        self.features[step] = features
 
     def put_finals(self, stored: Stored, features: Tensor) -> None:
         """Appends the final observations ``(F, ...)`` of the episodes that the newest step ended.
@@ -95,3 +90,19 @@ class Rollout:
     def final_features(self) -> Tensor:
         """What the bonus sees of the final observations, ``(F, D)``."""
         return torch.cat([self.features[:0].flatten(0, 1), *self._final_features])
+
+    def newest(self, depth: int, before: Stored) -> Stored:
+        """The last ``depth`` observations on which the policy acted, ``(N, depth, ...)`` by part.
+
+        Args:
+            depth: How many.
+            before: What this gave for the rollout before, for rollouts that are shorter; {} for
+                none, where zeros stand for what is missing.
+        """
+        found: Stored = {}
+        for part, values in self.observations.items():
+            acted_on = values[:-1].transpose(0, 1)
+            older = before.get(part, acted_on.new_zeros(len(acted_on), depth, *values.shape[2:]))
+            both = torch.cat([older, acted_on], dim=1)
+            found[part] = both[:, both.shape[1] - depth :].clone()
+        return found

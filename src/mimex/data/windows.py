@@ -101,6 +101,7 @@ class RolloutWindows:
         last: Array | None = None,
         finals: Array | None = None,
         actions: Array | None = None,
+        history: Array | None = None,
     ) -> WindowIndex:
         """Indexes the windows of one rollout of M steps.
 
@@ -112,6 +113,8 @@ class RolloutWindows:
                 row-major order; for ``ends_at="next"`` unless autoreset is NEXT_STEP, where
                 final observations are part of the stream.
             actions: ``(M, N, A)``, or ``(M, N)`` integers: taken at each step.
+            history: ``(N, L - 1, D)``: of the observations before these, for an encoder that has
+                changed since; otherwise the features that the last call was given are kept.
         """
         features, ended = torch.as_tensor(features), torch.as_tensor(ended)
         last = None if last is None else torch.as_tensor(last)
@@ -121,12 +124,17 @@ class RolloutWindows:
         envs, depth, device = self.num_envs, self.length - 1, features.device
         ended = ended.to(device)
         starts, resetting = self._starts(ended)
-        history = self._features
-        if history is None:
-            history = features.new_zeros(envs, depth, *features.shape[2:])
+        before = self._features if history is None else torch.as_tensor(history)
+        if before is None:
+            before = features.new_zeros(envs, depth, *features.shape[2:])
+        elif before.shape != (envs, depth, *features.shape[2:]):
+            raise ValueError(
+                f"history has shape {tuple(before.shape)}; expected "
+                f"{(envs, depth, *features.shape[2:])}: (N, L - 1, D)."
+            )
 
         # The bank: padding, history, the rollout, and what comes after its steps.
-        parts = [features.new_zeros(1, *features.shape[2:]), history.flatten(0, 1)]
+        parts = [features.new_zeros(1, *features.shape[2:]), before.flatten(0, 1)]
         parts += [features.flatten(0, 1)]
         if self.ends_at == "next":
             parts += [part for part in (last, finals) if part is not None]
@@ -138,26 +146,26 @@ class RolloutWindows:
         final = place[1 + envs * depth + ended.numel() + envs :]
 
         # The row before each row in its episode; 0 where there is none.
-        before = torch.zeros_like(place)
+        older = torch.zeros_like(place)
         if depth:
             known = self._valid.to(device)
-            before[past[:, 1:]] = past[:, :-1] * known[:, :-1]
-            before[now[0]] = past[:, -1] * (known[:, -1] & ~starts[0])
-        before[now[1:]] = now[:-1] * ~starts[1:]
+            older[past[:, 1:]] = past[:, :-1] * known[:, :-1]
+            older[now[0]] = past[:, -1] * (known[:, -1] & ~starts[0])
+        older[now[1:]] = now[:-1] * ~starts[1:]
         ends = now
         if self.ends_at == "next":
-            before[after] = now[-1]
+            older[after] = now[-1]
             ends = torch.cat([now[1:], after[None]])
             if self.autoreset != "next_step":
-                before[final] = now[ended]
+                older[final] = now[ended]
                 ends = ends.masked_scatter(ended, final)
-        rows = _follow(ends * ~resetting, before, self.length)
+        rows = _follow(ends * ~resetting, older, self.length)
 
         led_to = None
         if actions is not None:
             actions = actions.to(device)
             led_to = self._actions_before(bank, actions, starts, ended)
-        self._remember(bank, led_to, _follow(now[-1], before, depth), actions, ended, resetting)
+        self._remember(bank, led_to, _follow(now[-1], older, depth), actions, ended, resetting)
         return WindowIndex(bank, led_to, rows.flatten(0, 1), ~resetting.flatten())
 
     def _starts(self, ended: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,6 @@ from mimex.data.rollout import Rollout
 from mimex.data.windows import WindowIndex
 from mimex.nn.parallel import pieces
 from mimex.train.films import most_novel
-from mimex.train.schedule import cosine
 from mimex.train.training import Training
 from mimex.types import Metrics
 
@@ -36,12 +35,12 @@ def updates(training: Training, total_steps: int) -> Iterator[Metrics]:
 
     Args:
         training: A new one, or one that was loaded.
-        total_steps: Environment steps in all, which also set the pace of the learning rate.
+        total_steps: Environment steps in all.
     """
     if training.observation is None:
         warm_up(training)
     while training.step < total_steps:
-        yield update(training, total_steps)
+        yield update(training)
 
 
 def warm_up(training: Training) -> None:
@@ -64,9 +63,9 @@ def warm_up(training: Training) -> None:
     training.step += training.rollout.rewards.numel()
 
 
-def update(training: Training, total_steps: int) -> Metrics:
+def update(training: Training) -> Metrics:
     """Collects one rollout and learns from it."""
-    agent, clock = training.agent, training.clock
+    agent, clock, beta = training.agent, training.clock, training.scale.beta
     collect(training)
     with clock("windows"):
         index = build_windows(training)
@@ -74,9 +73,9 @@ def update(training: Training, total_steps: int) -> Metrics:
         raw, bonus_metrics = score(training, index)
         rewards = training.scale.combine(training.rollout.rewards, raw, training.rollout.ended)
         map_novelty(training, index, raw)
-    lr = cosine(agent.settings.lr, training.step / total_steps)
     with clock("learning"):
-        metrics = agent.update(make_batch(agent, training.rollout, rewards), lr)
+        batch = make_batch(agent, training.rollout, rewards, beta)
+        metrics = agent.update(batch, training.step / training.horizon, (1.0, beta)[: agent.heads])
         agent.encoder.normaliser.settle()
     training.step += raw.numel()
     training.updates += 1
@@ -86,7 +85,7 @@ def update(training: Training, total_steps: int) -> Metrics:
         "train/reward": float(rewards.extrinsic.mean()),
         "bonus/mean": float(raw.mean()),
         "bonus/reward": float(rewards.intrinsic.mean()),
-        "bonus/beta": training.scale.beta,
+        "bonus/beta": beta,
         "bonus/share": share(rewards),
         "explore/coverage": training.coverage.share,
         **metrics,
@@ -131,15 +130,24 @@ def stack_observations(observations: NDArray[np.object_]) -> Any:
 
 
 def build_windows(training: Training) -> WindowIndex:
-    """Indexes the windows of the rollout."""
-    rollout = training.rollout
+    """Indexes the windows of the rollout.
+
+    What they reach back to is encoded anew: statistics or encoder have moved on since.
+    """
+    rollout, depth = training.rollout, training.windows.length - 1
     after = training.settings.ends_at == "next"
+    history = None
+    if training.history and depth:
+        flat = {part: values.flatten(0, 1) for part, values in training.history.items()}
+        history = training.agent.features(flat).view(rollout.num_envs, depth, -1)
+    training.history = rollout.newest(depth, training.history)
     return training.windows.build(
         rollout.features[:-1],
         rollout.ended,
         last=rollout.features[-1] if after else None,
         finals=rollout.final_features() if after else None,
         actions=rollout.actions,
+        history=history,
     )
 
 
@@ -181,11 +189,11 @@ def map_novelty(training: Training, index: WindowIndex, raw: Tensor) -> None:
     training.newest = most_novel(index, raw)
 
 
-def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards) -> Batch:
+def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> Batch:
     """Values, advantages and returns of a rollout, flat and ready to learn from.
 
-    With one head both rewards are one stream, whose episodes end. With two the bonus has its own,
-    which runs on across episodes, and the advantages are added.
+    With one head both rewards are one stream, whose episodes end. With two the bonus, without its
+    weight beta, has its own, which runs on across episodes.
     """
     settings, ended = agent.settings, rollout.ended
     flat = {part: values.flatten(0, 1) for part, values in rollout.observations.items()}
@@ -195,38 +203,37 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards) -> Batch:
     # What an ended episode's last step led to is its final observation, not the next one's first.
     after[ended] = agent.values(rollout.finals())
     never = torch.zeros_like(ended)
-    streams = [rewards.extrinsic if agent.heads == 2 else rewards.total]
     results = [
         gae(
-            streams[0],
+            rewards.extrinsic if agent.heads == 2 else rewards.total,
             now[..., 0],
             after[..., 0],
             terminated=rollout.terminated,
             ended=ended,
             discount=settings.discount,
-            trace=settings.trace,
+            gae_lambda=settings.gae_lambda,
         )
     ]
     if agent.heads == 2:
         results.append(
             gae(
-                rewards.intrinsic,
+                rewards.intrinsic / beta if beta else torch.zeros_like(rewards.intrinsic),
                 now[..., 1],
                 over_episodes,
                 terminated=never,
                 ended=never,
                 discount=settings.intrinsic_discount,
-                trace=settings.trace,
+                gae_lambda=settings.gae_lambda,
             )
         )
-    advantages = torch.stack([advantage for advantage, _ in results]).sum(0)
+    advantages, returns = (torch.stack(streams, dim=-1) for streams in zip(*results, strict=True))
     return Batch(
         {part: values[:-1].flatten(0, 1) for part, values in rollout.observations.items()},
         rollout.actions.flatten(0, 1),
         rollout.log_probs.flatten(),
-        advantages.flatten(),
+        advantages.flatten(0, 1),
         now.flatten(0, 1),
-        torch.stack([returns for _, returns in results], dim=-1).flatten(0, 1),
+        returns.flatten(0, 1),
     )
 
 

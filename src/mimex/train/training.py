@@ -14,7 +14,7 @@ from torch import Generator
 from mimex.agents.ppo import PPO
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
-from mimex.data.rollout import Rollout
+from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import EndsAt, RolloutWindows
 from mimex.train.clock import Clock
 from mimex.train.coverage import Coverage
@@ -62,17 +62,22 @@ class Training:
     bonus: IntrinsicReward
     scale: BonusScale
     seeds: Mapping[str, int]  # of "environment" and of the bonus's "minibatches"
+    horizon: int  # environment steps over which schedules run
     observation: Any = None
     step: int = 0
     updates: int = 0
     probe: Window | None = None
+    history: Stored = field(default_factory=dict)  # what the next windows reach back to
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         envs, encoder = self.env.num_envs, self.agent.encoder
-        kept_apart = None if encoder.feature_is_vector else encoder.feature_dim
         self.rollout = Rollout(
-            self.settings.rollout_steps, envs, encoder.layout, self.agent.action_dim, kept_apart
+            self.settings.rollout_steps,
+            envs,
+            encoder.layout,
+            self.agent.action_dim,
+            encoder.feature_dim,
         )
         self.windows = RolloutWindows(self.bonus.length, envs, ends_at=self.settings.ends_at)
         self.generator = Generator().manual_seed(self.seeds["minibatches"])
@@ -107,6 +112,7 @@ class Training:
             "observation": self.observation,
             "generator": self.generator.get_state(),
             "probe": None if self.probe is None else vars(self.probe),
+            "history": self.history,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -119,3 +125,4 @@ class Training:
         self.observation = state["observation"]
         self.generator.set_state(state["generator"])
         self.probe = None if state["probe"] is None else Window(**state["probe"])
+        self.history = dict(state["history"])

@@ -1,0 +1,94 @@
+"""The scale of returns: what a critic learns in, so that the size of rewards does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mimex.bonus.state import require_same
+
+FOLLOWS = 0.05
+"""Weight of the newest rollout in the statistics once there are many: half of what they are is of
+the last 14. Returns grow a hundredfold while a task is learned; an average over all of them would
+lag behind."""
+
+FLAT = 1e-3
+"""The deviation counts as at least this share of the mean: returns that are all alike have no scale
+of their own beside rounding."""
+
+
+class ReturnScale:
+    """Mean and deviation of returns, by value head, that follow them (PopArt).
+
+    A critic's output y stands for the value ``mean + std * y``. When the statistics move, its last
+    layer is rescaled so that all values stay what they were (van Hasselt et al., 2016). Before the
+    first update every value is 0, whatever the critic says: it knows nothing of the scale.
+
+    Args:
+        heads: H.
+        follow: Without it the mean stays 0 and the deviation 1: outputs are values.
+    """
+
+    def __init__(self, heads: int, *, follow: bool = True) -> None:
+        self.follow, self.updates = follow, 0
+        unit = torch.zeros if follow else torch.ones
+        self.mean, self.var = torch.zeros(heads).double(), unit(heads).double()
+
+    @property
+    def std(self) -> Tensor:
+        """The deviation of each head's returns, ``(H,)``; 0 before the first update."""
+        return self.var.sqrt().maximum(FLAT * self.mean.abs())
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Values ``(..., H)`` that a critic's outputs stand for."""
+        return self.mean.to(outputs) + self.std.to(outputs) * outputs
+
+    def targets(self, returns: Tensor) -> Tensor:
+        """Outputs ``(..., H)`` that stand for returns."""
+        return (returns - self.mean.to(returns)) / _or_one(self.std).to(returns)
+
+    def combined(self, advantages: Tensor, weights: Sequence[float] | None = None) -> Tensor:
+        """Advantages ``(B, H)`` of all heads in their returns' units, weighed and added: ``(B,)``.
+
+        Args:
+            advantages: In units of reward.
+            weights: Of each head; all 1 by default.
+        """
+        chosen = torch.ones(len(self.mean)) if weights is None else torch.tensor(weights)
+        return advantages @ (chosen / _or_one(self.std)).to(advantages)
+
+    @torch.no_grad()
+    def update(self, returns: Tensor, last: nn.Linear) -> None:
+        """Takes in returns ``(B, H)``, and keeps the values of a critic by its last layer."""
+        if not self.follow:
+            return
+        self.updates += 1
+        rate = max(FOLLOWS, 1 / self.updates)
+        before_mean, before_std = self.mean, self.std
+        var, mean = torch.var_mean(returns.double(), dim=0, correction=0)
+        delta = mean - self.mean
+        self.mean = self.mean + rate * delta
+        self.var = (1 - rate) * (self.var + rate * delta.square()) + rate * var
+        if self.updates > 1:
+            std = _or_one(self.std)
+            last.weight.mul_((before_std / std).to(last.weight)[:, None])
+            kept = (before_std * last.bias + before_mean - self.mean) / std
+            last.bias.copy_(kept.to(last.bias))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The statistics."""
+        return {"mean": self.mean.clone(), "var": self.var.clone(), "updates": self.updates}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        ours = {"mean": self.mean, "var": self.var}
+        require_same(ours, {name: state[name] for name in ours}, "this scale of returns")
+        self.mean, self.var = state["mean"].clone(), state["var"].clone()
+        self.updates = int(state["updates"])
+
+
+def _or_one(std: Tensor) -> Tensor:
+    return torch.where(std > 0, std, 1.0)

@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch import nn
+
+from mimex.agents.return_scale import FOLLOWS, ReturnScale
+
+
+def critic(heads=1):
+    torch.manual_seed(0)
+    return nn.Linear(3, heads)
+
+
+def test_values_stay_what_they_were_when_the_statistics_move():
+    scale, last, inputs = ReturnScale(2), critic(2), torch.randn(64, 3)
+    scale.update(5 + 2 * torch.randn(100, 2), last)
+    before = scale.values(last(inputs))
+    scale.update(torch.tensor([400.0, -3.0]) + 70 * torch.randn(100, 2), last)
+    torch.testing.assert_close(scale.values(last(inputs)), before, rtol=1e-4, atol=1e-4)
+
+
+def test_targets_are_what_values_undoes():
+    scale, returns = ReturnScale(1), 30 + 4 * torch.randn(100, 1)
+    scale.update(returns, critic())
+    targets = scale.targets(returns)
+    assert targets.mean().item() == pytest.approx(0, abs=1e-5)
+    assert targets.std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    torch.testing.assert_close(scale.values(targets), returns)
+
+
+def test_before_anything_was_seen_every_value_is_nothing():
+    assert ReturnScale(1).values(torch.randn(5, 1)).tolist() == [[0.0]] * 5
+
+
+def test_statistics_follow_returns_that_grow():
+    scale, last = ReturnScale(1), critic()
+    for _ in range(50):
+        scale.update(torch.tensor([[-1.0], [1.0]]), last)
+    for _ in range(50):
+        scale.update(torch.tensor([[999.0], [1001.0]]), last)
+    left = (1 - FOLLOWS) ** 50
+    assert scale.mean.item() == pytest.approx(1000 * (1 - left))
+    # What is left of the first mean's distance counts as spread.
+    assert scale.var.item() == pytest.approx(1 + 1e6 * left * (1 - left), rel=1e-6)
+
+
+@pytest.mark.parametrize("constant", [0.0, 7.0, -1e-6])
+def test_returns_that_are_all_alike_give_finite_targets(constant):
+    scale, last = ReturnScale(1), critic()
+    for _ in range(3):
+        scale.update(torch.full((8, 1), constant), last)
+        assert scale.targets(torch.full((8, 1), constant)).abs().max() < 1e-3
+    assert all(p.isfinite().all() for p in last.parameters())
+
+
+def test_without_following_outputs_are_values():
+    scale, last, outputs = ReturnScale(1, follow=False), critic(), torch.randn(5, 1)
+    weights = last.weight.clone()
+    scale.update(100 * torch.randn(9, 1), last)
+    assert torch.equal(scale.values(outputs), outputs)
+    assert torch.equal(scale.targets(outputs), outputs)
+    assert torch.equal(last.weight, weights)
+
+
+def test_a_saved_scale_goes_on_exactly_and_another_is_refused():
+    one, other = ReturnScale(2), ReturnScale(2)
+    one.update(torch.randn(9, 2), critic(2))
+    other.load_state_dict(one.state_dict())
+    for scale in (one, other):
+        scale.update(torch.ones(4, 2), critic(2))
+    assert torch.equal(one.mean, other.mean)
+    assert torch.equal(one.var, other.var)
+    with pytest.raises(ValueError, match="mean has shape"):
+        ReturnScale(1).load_state_dict(one.state_dict())
