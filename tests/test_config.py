@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from mimex.agents.drqv2_settings import PUBLISHED
+from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.size import AutoencoderSize
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.presets import NOISE_STEPS
 from mimex.envs.dmc_tasks import NAMES
+from mimex.envs.settings import TASKS
 
 
 def test_settings_survive_json():
@@ -21,18 +23,65 @@ def test_settings_survive_json():
 
 
 def test_the_paper_preset_has_the_published_numbers():
+    """The constants of docs/ppo.md, of MVP's and MIMEx's released files."""
     paper = preset("paper", task="FrankaReach")
-    assert (paper.envs, paper.loop.rollout_steps) == (512, 32)
-    ppo = paper.ppo
-    assert (ppo.epochs, ppo.minibatches, ppo.clip, ppo.grad_norm) == (10, 4, 0.1, 1.0)
-    assert (ppo.discount, ppo.trace, ppo.entropy_weight, ppo.initial_std) == (0.99, 0.95, 0.0, 1.0)
+    assert (paper.envs, preset("paper", "pixels").envs, paper.loop.rollout_steps) == (256, 512, 32)
+    assert paper.ppo == PPOSettings(
+        lr=1e-3,
+        lr_schedule="cosine",
+        epochs=10,
+        minibatches=4,
+        shuffle=False,
+        clip=0.1,
+        value_clip=None,
+        value_coef=2.0,
+        entropy_coef=0.0,
+        discount=0.99,
+        gae_lambda=0.95,
+        normalise_values=False,
+        grad_norm=1.0,
+        separate_clips=False,
+        hidden=(256, 128, 64),
+        activation="selu",
+        value_gain=1.0,
+        normalise_observations=False,
+        observation_clip=5.0,
+        initial_std=1.0,
+        min_std=0.0,
+        two_heads=False,
+    )
     assert (paper.scale.beta, paper.scale.normalise) == (0.05, "none")
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
-    assert (paper.loop.bonus_minibatch, paper.loop.train_fraction) == (512, 1.0)
+    assert (paper.mimex.lr, paper.rnd.lr, paper.icm.lr) == (1e-4, 1e-3, 1e-3)
+    assert not paper.mimex.normalise
+    assert not paper.mimex.actions
+    rollout = paper.envs * paper.loop.rollout_steps
+    assert (paper.loop.bonus_passes, paper.loop.train_fraction) == (1, 1.0)
+    assert paper.loop.bonus_minibatch >= rollout, "one optimizer step of the bonus per rollout"
     assert paper.loop.ends_at == "observation"
     assert paper.mimex.size == AutoencoderSize(class_token=True)
-    assert not ppo.two_heads
     assert not paper.loop.stagger
+
+
+@pytest.mark.parametrize(
+    ("task", "observation", "lr"),
+    [
+        ("FrankaPick", "oracle", 1e-3),
+        ("KukaPick", "oracle", 5e-4),
+        ("FrankaMove", "oracle", 1e-3),
+        ("FrankaMove", "pixels", 1.5e-3),
+        ("KukaReach", "pixels", 1.5e-3),
+        ("KukaMove", "pixels", 5e-4),
+    ],
+)
+def test_the_paper_preset_has_each_tasks_learning_rate(task, observation, lr):
+    arguments = ["--preset", "paper", "--observation", observation, task]
+    assert parse(arguments).ppo.lr == lr
+
+
+def test_the_cpu_preset_is_one_for_all_tasks():
+    first, *others = (preset("cpu", task=task) for task in TASKS)
+    assert all(replace(other, task=first.task) == first for other in others)
 
 
 @pytest.mark.parametrize(

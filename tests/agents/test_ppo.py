@@ -10,7 +10,6 @@ from mimex.agents.ppo import PPO, Batch
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.parallel import use_workers
 
-
 SCALE_FREE = {"normalise_values": True, "separate_clips": True}
 
 

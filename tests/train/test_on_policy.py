@@ -31,7 +31,7 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
     env = gymnasium.make_vec(
         "mimex/FrankaReach-v0", num_envs=ENVS, threads=1, episode_steps=episode_steps
     )
-    settings = ppo or PPOSettings(epochs=2, minibatches=2)
+    settings = ppo or PPOSettings(epochs=2, minibatches=2, normalise_observations=True)
     return Training(
         loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16),
         env,
@@ -287,3 +287,69 @@ def test_bad_settings_are_named():
         LoopSettings(train_fraction=0.0)
     with pytest.raises(ValueError, match="rollout_steps is 0"):
         LoopSettings(rollout_steps=0)
+
+
+def test_windows_reach_back_to_observations_as_they_are_encoded_now():
+    """The first windows of a rollout hold steps of the one before, normalised by statistics that
+    have moved on since."""
+    run = training(MIMEx(feature_dim=27), episode_steps=50)
+    warm_up(run)
+    collect(run)
+    build_windows(run)
+    before = run.rollout.observations["vector"][-5:-1].clone()  # what the policy acted on last
+    run.agent.encoder.normaliser.settle()
+    collect(run)
+    window = build_windows(run)[torch.arange(ENVS)]  # of the first step
+    assert bool(window.valid.all())
+    now = run.agent.features({"vector": before.flatten(0, 1)}).view(4, ENVS, 27)
+    torch.testing.assert_close(window.features[:, :4], now.transpose(0, 1))
+
+
+def test_beta_is_logged_as_it_was_paid():
+    run = training(RND(27))
+    run.scale = BonusScale(beta=0.5, schedule="linear", over_steps=10 * ENVS * STEPS)
+    paid = []
+    for _, row in zip(range(3), updates(run, 10_000), strict=False):
+        paid.append(row["bonus/beta"])
+    assert paid == pytest.approx([0.5, 0.45, 0.4])
+
+
+def test_a_rate_with_a_schedule_runs_over_the_horizon_whatever_the_end():
+    rates = []
+    for end in (10_000, 90_000):
+        run = training(ppo=PPOSettings(epochs=1, minibatches=1))
+        rates.append([next(updates(run, end))["ppo/lr"] for _ in range(3)])
+    assert rates[0] == rates[1]
+    assert rates[0][2] == pytest.approx(0.5e-3 * (1 + np.cos(np.pi * 2 * ENVS * STEPS / HORIZON)))
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_multiplying_all_rewards_changes_nothing_that_is_learned(factor, monkeypatch):
+    """The whole loop over several updates: same seed, same curves to within rounding."""
+    settings = PPOSettings(
+        epochs=2,
+        minibatches=2,
+        shuffle=True,
+        lr_schedule="adaptive",
+        normalise_observations=True,
+        normalise_values=True,
+        separate_clips=True,
+    )
+    curves = []
+    for unit in (1.0, factor):
+        run = training(ppo=settings)
+        step = run.env.step
+
+        def scaled(actions, step=step, unit=unit):
+            observation, rewards, *rest = step(actions)
+            return observation, rewards * unit, *rest
+
+        monkeypatch.setattr(run.env, "step", scaled)
+        rows = [row for _, row in zip(range(5), updates(run, 10_000), strict=False)]
+        curves.append(
+            [
+                [row["ppo/std"], row["ppo/approx_kl"], row["ppo/lr"], row["train/return"] / unit]
+                for row in rows
+            ]
+        )
+    np.testing.assert_allclose(curves[0], curves[1], rtol=2e-3)

@@ -34,14 +34,15 @@ class Normaliser:
     Within a rollout one observation is therefore one vector, whenever it was met.
 
     Attributes:
-        clip: Where normalised numbers are cut off, in standard deviations.
+        follow: Whether ``settle`` does so; otherwise numbers are only cut off.
+        clip: Where numbers are cut off, in standard deviations.
 
     Args:
         size: Numbers a vector.
     """
 
     def __init__(self, size: int) -> None:
-        self.clip = 5.0  # as RND does (Burda et al., 2018)
+        self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
         self._seen = RunningMeanStd((size,))
         self._mean, self._scale = torch.zeros(size), torch.ones(size)
 
@@ -55,7 +56,7 @@ class Normaliser:
 
     def settle(self) -> None:
         """Uses the statistics of all that was watched from now on."""
-        if self._seen.count:
+        if self.follow and self._seen.count:
             self._mean, self._scale = self._seen.mean.float(), (1 / self._seen.std).float()
 
     def state_dict(self) -> dict[str, Any]:

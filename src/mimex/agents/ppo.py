@@ -58,6 +58,7 @@ class PPO:
         self.heads = 2 if settings.two_heads else 1
         self.lr = settings.lr
         encoder.normaliser.clip = settings.observation_clip
+        encoder.normaliser.follow = settings.normalise_observations
         self.actor = self._network(action_dim, last_gain=0.01)
         self.critic = self._network(self.heads, last_gain=settings.value_gain)
         self.return_scale = ReturnScale(self.heads, follow=settings.normalise_values)

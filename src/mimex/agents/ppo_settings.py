@@ -66,8 +66,11 @@ class PPOSettings:
     value_gain: float = 1.0
     """Scale of the critic's last layer at the start: with a small one the first values are near 0,
     and the first advantages are made of rewards, not of the critic's random opinions."""
+    normalise_observations: bool = False
+    """Whether the numbers of an observation get the mean 0 and the deviation 1, by statistics of
+    all that was seen; the first rollout is then played for these alone."""
     observation_clip: float = 5.0
-    """Normalised numbers of an observation are cut off here, in standard deviations."""
+    """Numbers of an observation are cut off here; of normalised ones, in standard deviations."""
     initial_std: float = 1.0
     """Standard deviation of the policy at the start, in units of action."""
     min_std: float = 0.0

@@ -10,6 +10,7 @@ import tyro
 
 from mimex.config.presets import preset
 from mimex.config.run import TrainConfig, of_suite
+from mimex.envs.settings import TASKS
 
 _FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio")
 
@@ -23,10 +24,10 @@ def parse(arguments: Sequence[str], prog: str = "mimex train") -> TrainConfig:
 
 
 def _task(arguments: Sequence[str]) -> str:
-    """The task of the suite among the arguments, before they can be read: defaults depend on it."""
+    """The task among the arguments, before they can be read: defaults depend on it."""
     pairs = zip(["", *arguments], arguments, strict=False)
-    named = (word for before, word in pairs if of_suite(word) and before not in _FREE_TEXT)
-    return next(named, "")
+    tasks = (word for before, word in pairs if before not in _FREE_TEXT)
+    return next((word for word in tasks if of_suite(word) or word in TASKS), "")
 
 
 def _chosen(arguments: Sequence[str], flag: str) -> str | None:

@@ -24,9 +24,36 @@ from mimex.envs.dmc_tasks import PREFIX
 from mimex.envs.nearest import choose
 from mimex.train.training import LoopSettings
 
-PIXEL_ENVS, PIXEL_LR = 64, 2e-4
-"""The cpu preset from pixels: with 1e-3 the policy moved too far in an update and was lost after
-40,000 steps (FrankaReach dense, 64 px)."""
+PUBLISHED_ENVS = {"pixels": 512, "state": 256}
+"""Environments side by side (MIMEx from pixels, MVP from state)."""
+
+PUBLISHED_LRS = {"Franka": 1e-3, "Kuka": 5e-4}
+PIXEL_LRS = {"FrankaMove": 1.5e-3, "KukaReach": 1.5e-3}
+"""PPO's learning rate by robot, and the tasks that have another one from pixels (MVP's files
+configs/ppo/train/*.yaml)."""
+
+ALL_WINDOWS = 1 << 20
+"""The release takes one optimizer step of the bonus per rollout, on all of its windows."""
+
+CPU = PPOSettings(
+    lr_schedule="adaptive",
+    epochs=5,
+    shuffle=True,
+    clip=0.2,
+    value_coef=1.0,
+    value_gain=0.01,
+    normalise_observations=True,
+    normalise_values=True,
+    separate_clips=True,
+)
+"""PPO of the cpu preset, for all tasks: benchmarks/results/search.md."""
+
+CPU_PIXELS = replace(CPU, lr=2e-4)
+"""The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
+steps (FrankaReach dense, 64 px)."""
+
+STATE_ENVS, PIXEL_ENVS = 512, 64
+"""Environments of the cpu preset."""
 
 SUITE_FRAMES = {"state": 500_000, "pixels": 1_000_000}
 """Length of runs on the suite, by observation."""
@@ -77,35 +104,33 @@ def preset(name: str, observation: str | None = None, task: str = "") -> TrainCo
 
 
 def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
+    pixels = observation == "pixels"
     paper = TrainConfig(
         task=task,
         observation=observation,
         preset="paper",
+        envs=PUBLISHED_ENVS["pixels" if pixels else "state"],
+        ppo=PPOSettings(lr=_published_lr(task, pixels)),
+        loop=LoopSettings(bonus_minibatch=ALL_WINDOWS),
         mimex=MIMExSettings(padding="zeros", size=RELEASED),
         vision=VisionSettings(encoder="vit", image_size=224),
     )
     if name == "paper":
         return paper
-    pixels = observation == "pixels"
-    ppo = PPOSettings(
-        lr_schedule="adaptive",
-        epochs=5,
-        shuffle=True,
-        clip=0.2,
-        normalise_values=True,
-        separate_clips=True,
-        value_gain=0.01,
-        value_coef=1.0,
-    )
     return replace(
         paper,
         preset="cpu",
-        envs=PIXEL_ENVS if pixels else paper.envs,
-        ppo=replace(ppo, lr=PIXEL_LR) if pixels else ppo,
+        envs=PIXEL_ENVS if pixels else STATE_ENVS,
+        ppo=CPU_PIXELS if pixels else CPU,
         loop=LoopSettings(train_fraction=0.125, stagger=True),
         mimex=MIMExSettings(),
         vision=VisionSettings(),
     )
+
+
+def _published_lr(task: str, pixels: bool) -> float:
+    robot = "Kuka" if task.startswith("Kuka") else "Franka"
+    return PIXEL_LRS.get(task, PUBLISHED_LRS[robot]) if pixels else PUBLISHED_LRS[robot]
 
 
 def _suite(name: str, observation: str | None, task: str) -> TrainConfig:

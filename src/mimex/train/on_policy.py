@@ -44,14 +44,17 @@ def updates(training: Training, total_steps: int) -> Iterator[Metrics]:
 
 
 def warm_up(training: Training) -> None:
-    """Plays one rollout for the statistics of observations alone, then begins episodes anew.
+    """Begins the first episodes.
 
-    Its steps count, though nothing else is learned from them.
+    Where observations are normalised, a rollout is played before for their statistics alone. Its
+    steps count, though nothing else is learned from them.
     """
     training.observation, _ = training.env.reset(seed=training.seeds["environment"])
-    collect(training)
-    training.agent.encoder.normaliser.settle()
-    training.observation, _ = training.env.reset()
+    if training.agent.settings.normalise_observations:
+        collect(training)
+        training.agent.encoder.normaliser.settle()
+        training.observation, _ = training.env.reset()
+        training.step += training.rollout.rewards.numel()
     if training.settings.stagger:
         simulation: Any = training.env.unwrapped
         state = simulation.get_state()
@@ -60,7 +63,6 @@ def warm_up(training: Training) -> None:
         )
         simulation.set_state(state | {"steps": ages.numpy()})
     training.episodes.begin()
-    training.step += training.rollout.rewards.numel()
 
 
 def update(training: Training) -> Metrics:

@@ -6,13 +6,15 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mimex.files import replacing
 from mimex.study.colours import styles
@@ -24,6 +26,7 @@ from mimex.study.report.settings import ablations, compared_settings, versions
 from mimex.study.report.videos import videos
 from mimex.study.runs import Run, find_runs, group_runs
 from mimex.study.scores import bounds, score_metric
+from mimex.train.health import WATCHED, diagnosis
 
 SCRIPTS = (
     "base.js",
@@ -121,6 +124,11 @@ def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str,
             }
             for group in groups
         ],
+        "health": [
+            {"run": run.name, "step": step, "words": words}
+            for run in runs
+            for step, words in diagnosis(_rows(run))
+        ],
         "maps": maps,
         "films": films,
         "ablations": ablations(groups, rows),
@@ -174,6 +182,14 @@ def asked_metric(studies: Sequence[dict[str, Any]] | None) -> str | None:
     """The metric that all studies compare, if they have one in common."""
     metrics = {study.get("plan", {}).get("metric") for study in studies or ()}
     return metrics.pop() if len(metrics) == 1 else None
+
+
+def _rows(run: Run) -> Iterator[dict[str, float]]:
+    """What a run's rows say of its health."""
+    columns = {name: run.columns[name] for name in ("step", *WATCHED) if name in run.columns}
+    for values in zip(*columns.values(), strict=True):
+        row = zip(columns, values, strict=True)
+        yield {name: float(value) for name, value in row if np.isfinite(value)}
 
 
 def _title(paths: Sequence[Path]) -> str:

@@ -48,6 +48,14 @@ function startAblations() {
       .map((task) => dotPlot(ablation, task)))));
 }
 
+function startHealth() {
+  if (!DATA.health.length) { byId("health").remove(); return; }
+  const head = make("tr", {}, ...["run", "step", "what is wrong, and the remedy"].map((name) => make("th", {}, name)));
+  const rows = DATA.health.map(({ run, step, words }) => make("tr", {},
+    make("td", {}, make("code", {}, run)), make("td", { class: "number" }, step.toLocaleString("en")), make("td", { class: "words" }, words)));
+  byId("health-table").append(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+}
+
 function startSettings() {
   const { methods, differ, same } = DATA.settings;
   byId("settings-lead").textContent = differ.length

@@ -61,6 +61,7 @@ startLegend();
 startOverview();
 startCurves();
 startMaps();
+startHealth();
 startAblations();
 startSettings();
 startFilms();

@@ -1,0 +1,117 @@
+"""Alarms: each is provoked, said once, and stays silent where all is well."""
+
+import json
+
+import gymnasium
+import pytest
+import torch
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex import BonusScale, NoBonus
+from mimex.agents.encoders import VectorEncoder
+from mimex.agents.ppo import PPO
+from mimex.agents.ppo_settings import PPOSettings
+from mimex.train.health import RECENT, Health, diagnosis, health_after
+from mimex.train.on_policy import updates
+from mimex.train.training import LoopSettings, Training
+
+WELL = {
+    "ppo/approx_kl": 0.01,
+    "ppo/lr": 1e-3,
+    "ppo/std": 1.0,
+    "ppo/explained_variance": 0.8,
+    "train/episode_steps": 400.0,
+    "train/success": 0.0,
+}
+
+
+def said(*changes, first=WELL):
+    """What is said over a healthy time, then one with each of the changes in turn."""
+    health = Health()
+    words = []
+    for change in ({}, *changes):
+        for _ in range(2 * RECENT):
+            words += health.look(first | change)
+    return words
+
+
+def test_where_all_is_well_nothing_is_said():
+    assert said({"ppo/approx_kl": 0.005, "ppo/std": 0.3, "train/episode_steps": 300.0}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "remedy"),
+    [
+        ({"ppo/approx_kl": 1e-6}, "stopped moving", "--ppo.lr-schedule adaptive"),
+        ({"train/episode_steps": 15.0}, "from 400 steps to 15", "--bonus"),
+        ({"ppo/std": 0.1}, "std has collapsed, from 1 to 0.1", "--ppo.min-std"),
+        ({"ppo/explained_variance": -0.2}, "explains nothing", "--ppo.normalise-values"),
+    ],
+)
+def test_each_alarm_is_given_once_with_its_remedy(change, what, remedy):
+    (words,) = said(change, {}, change)
+    assert what in words
+    assert remedy in words
+
+
+def test_a_policy_may_rest_when_its_rate_has_run_out():
+    assert said({"ppo/approx_kl": 1e-6, "ppo/lr": 1e-6}) == []
+
+
+def test_short_episodes_and_a_small_std_are_no_fault_of_one_that_succeeds():
+    assert said({"train/success": 0.9, "train/episode_steps": 50.0, "ppo/std": 0.05}) == []
+
+
+def test_one_bad_update_is_no_alarm():
+    health = Health()
+    rows = [WELL] * RECENT + [WELL | {"ppo/explained_variance": -1.0}] + [WELL] * RECENT
+    assert [words for row in rows for words in health.look(row)] == []
+
+
+def test_a_run_that_continues_does_not_say_it_again(tmp_path):
+    rows = [WELL] * RECENT + [WELL | {"ppo/std": 0.01}] * 2 * RECENT
+    metrics = tmp_path / "metrics.jsonl"
+    assert health_after(metrics).look(WELL) == []
+    metrics.write_text("".join(json.dumps({"step": i} | row) + "\n" for i, row in enumerate(rows)))
+    assert health_after(metrics).look(rows[-1]) == []
+    ((step, words),) = diagnosis({"step": i} | row for i, row in enumerate(rows))
+    assert "collapsed" in words
+    assert RECENT < step < 2.5 * RECENT
+
+
+def run(**settings):
+    """The metrics of a real run on sparse FrankaPick, of 64 simulations."""
+    torch.manual_seed(0)
+    env = gymnasium.make_vec("mimex/FrankaPick-v0", num_envs=64, threads=1, reward="sparse")
+    chosen = {"normalise_observations": True, "shuffle": True, "epochs": 4} | settings
+    training = Training(
+        LoopSettings(rollout_steps=16),
+        env,
+        PPO(VectorEncoder(34), 9, PPOSettings(**chosen)),
+        NoBonus(),
+        BonusScale(),
+        seeds={"environment": 0, "minibatches": 0},
+        horizon=10**9,
+    )
+    yield from updates(training, 10**9)
+    env.close()
+
+
+def alarms(rows, most):
+    health = Health()
+    for _, row in zip(range(most), rows, strict=False):
+        words = health.look(row)
+        if words:
+            return words
+    return []
+
+
+@pytest.mark.slow
+def test_a_real_agent_that_ends_its_episodes_is_told_of():
+    rows = run(lr_schedule="adaptive", normalise_values=True, separate_clips=True, clip=0.2)
+    assert any("episodes have become shorter" in words for words in alarms(rows, 400))
+
+
+def test_a_real_policy_that_stands_still_is_told_of():
+    (words, *_) = alarms(run(lr=1e-9), 2 * RECENT)
+    assert "stopped moving" in words
