@@ -81,7 +81,7 @@ class Encoder(nn.Module, ABC):
         normaliser: Of the vector of numbers that every observation has.
     """
 
-    chunk = 1024
+    chunk = 2048
 
     def __init__(self, layout: Layout, feature_dim: int, width: int) -> None:
         super().__init__()

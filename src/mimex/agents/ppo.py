@@ -137,18 +137,19 @@ class PPO:
             returns=self.return_scale.targets(batch.returns),
         )
         sums, norms = torch.zeros(len(STATISTICS)), torch.zeros(len(self._group_sizes))
-        for epoch in range(settings.epochs):
+        for _ in range(settings.epochs):
             order = torch.arange(size)
             if settings.shuffle:
                 order = torch.randperm(size, generator=self.generator)
-            for place, rows in enumerate(order.tensor_split(settings.minibatches)):
+            last_pass = torch.zeros(len(STATISTICS))
+            for rows in order.tensor_split(settings.minibatches):
                 statistics, lengths = self._step(batch, rows)
-                sums += statistics
+                last_pass += statistics / settings.minibatches
                 norms = norms.maximum(lengths)
-                # At the first minibatch the policy is still the one that acted.
-                if settings.lr_schedule == "adaptive" and (epoch, place) > (0, 0):
-                    self._adapt(float(statistics[2]))
-        means = (sums / (settings.epochs * settings.minibatches)).tolist()
+            sums += last_pass
+        if settings.lr_schedule == "adaptive":
+            self._adapt(float(last_pass[STATISTICS.index("approx_kl")]))
+        means = (sums / settings.epochs).tolist()
         of_actor, of_critic, _ = norms.tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
@@ -161,7 +162,7 @@ class PPO:
         }
 
     def _adapt(self, approx_kl: float) -> None:
-        """Moves the learning rate so that an update moves the policy by about ``target_kl``."""
+        """Moves the rate so that the next update's last pass is about ``target_kl`` away."""
         low, high = LR_RANGE
         if approx_kl > 2 * self.settings.target_kl:
             self.lr = max(low, self.lr / LR_STEP)

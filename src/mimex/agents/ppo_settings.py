@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 from torch import nn
@@ -11,11 +13,11 @@ from torch import nn
 Activation = Literal["selu", "elu", "tanh", "relu"]
 LearningRateSchedule = Literal["adaptive", "cosine", "constant"]
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "selu": nn.SELU,
-    "elu": nn.ELU,
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "selu": partial(nn.SELU, inplace=True),
+    "elu": partial(nn.ELU, inplace=True),
     "tanh": nn.Tanh,
-    "relu": nn.ReLU,
+    "relu": partial(nn.ReLU, inplace=True),
 }
 
 
@@ -27,10 +29,10 @@ class PPOSettings:
     """Learning rate of Adam at the start; of the critic always, where the schedule is adaptive."""
     lr_schedule: LearningRateSchedule = "cosine"
     """How the rate goes on: "cosine" falls to 0 over the run; "adaptive" follows the policy: after
-    each minibatch it rises where the policy has moved less than half of target-kl from the one
-    that acted, and falls where it has moved more than twice as far."""
+    an update it rises where the last pass was less than half of target-kl from the policy that
+    acted, and falls where it was more than twice as far."""
     target_kl: float = 0.016
-    """Kullback-Leibler divergence of an update that an adaptive rate aims at."""
+    """Kullback-Leibler divergence that an adaptive rate aims at."""
     epochs: int = 10
     """Passes over each rollout."""
     minibatches: int = 4
