@@ -4,10 +4,13 @@ import json
 import signal
 
 import pytest
+import torch
 from tests.processes import assert_equal, rows, start, wait_for_rows
 
+from mimex import MIMEx, Window
 from mimex.cli import main
 from mimex.config import TrainConfig
+from mimex.nn.parallel import use_workers
 from mimex.train.checkpoint import Checkpoints, load
 
 ENVS, STEPS = 4, 8
@@ -47,6 +50,38 @@ def compare_killed_with_undisturbed(tmp_path, updates, kills):
 
 def test_a_killed_run_ends_as_if_undisturbed(tmp_path):
     compare_killed_with_undisturbed(tmp_path, updates=20, kills=[8])
+
+
+def test_what_a_process_did_before_changes_no_number_of_a_run(tmp_path):
+    """The killed half runs in a fresh process, the rest in this one, which has meanwhile used
+    bonuses of other shapes, on other threads, with and without gradients."""
+    generator = torch.Generator().manual_seed(0)
+    for masks, length, feature_dim in ((1, 5, 27), (5, 4, 27), (2, 6, 3)):
+        bonus = MIMEx(feature_dim, length=length, masks=masks)
+        window = Window(
+            torch.randn(300, length, feature_dim, generator=generator),
+            torch.ones(300, length, dtype=torch.bool),
+        )
+        for workers in (2, None, 1):
+            use_workers(workers)
+            bonus.learn(window)
+            bonus.reward(window)
+    use_workers(None)
+    compare_killed_with_undisturbed(tmp_path, updates=12, kills=[5])
+
+
+def test_a_run_that_is_prolonged_keeps_the_schedule_that_it_began_with(tmp_path):
+    schedule = ("--ppo.lr-schedule", "cosine", "--scale.schedule", "linear")
+    straight, prolonged = tmp_path / "straight", tmp_path / "prolonged"
+    horizon = str(10 * A_ROLLOUT)
+    assert main(command(straight, 12, *schedule, "--horizon", horizon)) == 0
+    assert main(command(prolonged, 9, *schedule)) == 0
+    assert main(command(prolonged, 12, *schedule)) == 0
+    names = ("step", "ppo/lr", "bonus/beta")
+    found, expected = ([[row[n] for n in names] for row in rows(r)] for r in (prolonged, straight))
+    assert found == expected
+    assert found[-1][1:] == [0.0, 0.0]
+    assert json.loads((prolonged / "config.json").read_text())["horizon"] == 10 * A_ROLLOUT
 
 
 @pytest.mark.slow

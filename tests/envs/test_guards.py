@@ -11,7 +11,7 @@ import pytest
 from mimex.envs.guards import UnstableRecorder, checked_actions
 
 
-def test_good_actions_pass_unclipped() -> None:
+def test_good_actions_pass_as_they_are() -> None:
     actions = np.array([[5.0, -7.0]], np.float32)
     np.testing.assert_array_equal(checked_actions(actions, (1, 2), np.zeros(1, int)), actions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -12,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 
 from mimex.envs.engine import Engine
 from mimex.envs.manipulation import VectorManipulation
+from mimex.envs.robots.franka import FRANKA
 
 
 def still(env: VectorManipulation) -> np.ndarray:
@@ -97,8 +99,43 @@ def test_an_action_moves_the_targets_by_the_published_law() -> None:
     moved = (env.targets - before)[0]
     np.testing.assert_allclose(moved[:7], 0.2 * 7.5 / 60)  # rad
     assert moved[7] <= 0.1 * 0.2 * 7.5 / 60 + 1e-12  # m, or less at the finger's stop
-    env.step(np.full((1, 9), 1e6))
+    for _ in range(60):
+        env.step(np.full((1, 9), 1.0))
     np.testing.assert_array_equal(env.targets[0], env.world.joints.high)
+
+
+@pytest.mark.parametrize("task", ["FrankaReach", "KukaPick"])
+def test_actions_beyond_their_bounds_count_as_the_bounds(task: str) -> None:
+    """In what moves and in what is paid, as published."""
+    results = []
+    for size in (1.0, 3.0):
+        env = VectorManipulation(task, 2)
+        env.reset(seed=0)
+        actions = size * np.sign(np.random.default_rng(0).normal(size=env.targets.shape))
+        observation, rewards, _, _, info = env.step(actions)
+        results.append((observation, rewards, info["reward/action_penalty"]))
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(results[0][2], -float(len(env.robot.joints)))
+
+
+def test_the_frankas_drives_ask_for_no_more_than_the_published_speeds() -> None:
+    """A third of a second full speed ahead, then back. The weak drives of the wrist cannot hold
+    theirs against the arm's swing; of the first four joints all but contacts do."""
+    too_fast = []
+    for leads in (FRANKA.leads, None):
+        env = VectorManipulation("FrankaReach", 64)
+        env.world.robot = replace(env.robot, leads=leads)
+        env.reset(seed=0)
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], env.targets.shape)
+        speeds = []
+        for step in range(60):
+            env.step(signs if step % 40 < 20 else -signs)
+            speeds.append(np.abs(env.engine.qvel[:, :4]))
+        too_fast.append(np.mean(np.concatenate(speeds) > 1.1 * 2.175))
+    limited, free = too_fast
+    assert limited < 0.03
+    assert free > 0.3
 
 
 def test_the_law_holds_per_second_at_another_control_rate() -> None:
