@@ -30,7 +30,8 @@ RESULTS = Path(__file__).parent / "results" / "learning"
 COLUMNS = (
     "step", "eval/success", "eval/return", "train/success", "train/return", "train/reached_lift",
     "train/reached_open", "explore/first_reward", "explore/coverage", "bonus/mean", "bonus/share",
-    "bonus/probe", "ppo/std", "time/steps_per_second",
+    "bonus/probe", "train/episode_steps", "ppo/std", "ppo/approx_kl", "ppo/clip_fraction", "ppo/lr",
+    "ppo/explained_variance", "ppo/critic_share", "time/steps_per_second",
 )  # fmt: skip
 ROWS = 200  # a run, beside those of evaluations
 PANELS = (
@@ -64,9 +65,14 @@ def _text(cell: float) -> str:
 
 
 def first_at(run: Run, level: float) -> str:
+    """The first evaluation at a success: its step, and the minutes of training until there."""
     steps, values = run.curve("eval/success")
     reached = steps[values >= level]
-    return f"{reached[0]:,.0f}" if len(reached) else "never"
+    if not len(reached):
+        return "never"
+    told, speed = run.curve("time/steps_per_second")
+    seconds = np.sum((np.diff(told, prepend=0) / speed)[told <= reached[0]])
+    return f"{reached[0] / 1e6:.2f}M, {seconds / 60:.0f} min"
 
 
 def table(runs: Sequence[Run]) -> str:
@@ -74,14 +80,16 @@ def table(runs: Sequence[Run]) -> str:
     if any("eval/success" not in run.columns for run in runs):
         return _return_table(runs)
     lines = [
-        "| run | steps | evaluated success: last | best | first at 90 % | steps/s (median) |",
-        "|---|---|---|---|---|---|",
+        "| run | steps | evaluated success: last | best | first at 50 % | first at 90 % "
+        "| steps/s (median) |",
+        "|---|---|---|---|---|---|---|",
     ]
     for run in runs:
         evaluated = run.curve("eval/success")[1]
         lines.append(
             f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0%} "
-            f"| {evaluated.max():.0%} | {first_at(run, 0.9)} | {_speed(run):,.0f} |"
+            f"| {evaluated.max():.0%} | {first_at(run, 0.5)} | {first_at(run, 0.9)} "
+            f"| {_speed(run):,.0f} |"
         )
     return "\n".join(lines) + "\n"
 

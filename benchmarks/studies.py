@@ -27,7 +27,7 @@ TASKS, METHODS, SEEDS, ROWS = 10, 10, 10, 1000
 METRICS = (
     "train/success", "train/return", "train/episode_steps", "train/episodes", "bonus/mean",
     "bonus/probe", "bonus/beta", "bonus/share", "explore/coverage", "ppo/policy_loss",
-    "ppo/value_loss", "ppo/divergence", "ppo/clipped", "ppo/grad_norm", "ppo/lr", "ppo/std",
+    "ppo/value_loss", "ppo/approx_kl", "ppo/clip_fraction", "ppo/grad_norm", "ppo/lr", "ppo/std",
     "ppo/entropy", "time/acting", "time/simulation", "time/windows", "time/bonus",
     "time/learning",
 )  # fmt: skip

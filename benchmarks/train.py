@@ -48,14 +48,14 @@ class Measured:
     def __init__(self, config: TrainConfig) -> None:
         self.training = make_training(config)
         warm_up(self.training)
-        update(self.training, 10**9)
+        update(self.training)
         self.rows: list[dict[str, float]] = []
         self.cpu = 0.0
 
     def update(self) -> None:
         """One more rollout and what is learned from it."""
         start = time.process_time()
-        self.rows.append(update(self.training, 10**9))
+        self.rows.append(update(self.training))
         self.cpu += time.process_time() - start
 
     @property
@@ -108,8 +108,8 @@ def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
     stored = {"vector": torch.randn(steps, OBSERVATION)}
     actions, log_probs, _ = agent.act(stored)
     values = agent.values(stored)
-    batch = Batch(stored, actions, log_probs, torch.randn(steps), values, torch.randn(steps, 1))
-    return lambda: agent.update(batch, 1e-4)
+    batch = Batch(stored, actions, log_probs, torch.randn(steps, 1), values, torch.randn(steps, 1))
+    return lambda: agent.update(batch)
 
 
 def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]:
@@ -134,7 +134,7 @@ def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]
         clip_range=settings.clip,
         max_grad_norm=settings.grad_norm,
         ent_coef=0.0,
-        vf_coef=settings.value_weight,
+        vf_coef=settings.value_coef,
         policy_kwargs={
             "net_arch": {"pi": list(settings.hidden), "vf": list(settings.hidden)},
             "activation_fn": nn.SELU,
