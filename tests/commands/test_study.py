@@ -1,9 +1,12 @@
 import json
+import shlex
 
 import pytest
 
 from mimex.cli import main
 from mimex.study.plans import PLANS
+
+ANOTHER = "read as another setting"
 
 TINY = """
 tasks = ["FrankaReach"]
@@ -42,6 +45,14 @@ def test_show_tells_what_would_run(capsys):
     assert "--steps 5 " in lines[0]
 
 
+def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
+    words = ["study", "show", "difficulty", "--seeds", "1", "--commands"]
+    assert main([*words, "--set", "track.wandb=x; touch y $(touch z)"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert shlex.split(line)[:2] == ["mimex", "train"]
+        assert "x; touch y $(touch z)" in shlex.split(line)
+
+
 def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
     path = tmp_path / "mine.toml"
     assert main(["study", "init", str(path), "--like", "masks-per-window"]) == 0
@@ -63,6 +74,18 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
         (["run", "difficulty", "--jobs", "0"], "--jobs is 0"),
         (["run", "difficulty", "--backend", "rey"], "did you mean 'ray'"),
         (["init", "mine"], "must end in .toml"),
+        (
+            ["run", "difficulty", "--set", 'ppo.hidden=[64, "--out", "x"]'],
+            ANOTHER,
+        ),
+        (["run", "difficulty", "--set", 'ppo.hidden=[64, "--seed=9"]'], ANOTHER),
+        (
+            ["run", "difficulty", "--set", 'ppo.hidden=[64, "--threads", 3]'],
+            ANOTHER,
+        ),
+        (["run", "difficulty", "--set", "track.wandb=--out=x"], ANOTHER),
+        (["run", "difficulty", "--set", "ppo.hidden --out x=1"], ANOTHER),
+        (["show", "difficulty", "--set", 'ppo.hidden=[64, "--out=x"]'], ANOTHER),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):

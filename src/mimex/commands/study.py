@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -182,7 +183,7 @@ def _show(arguments: Sequence[str]) -> int:
     plan, runs = config.runs()
     _first_seed(runs)
     if config.commands:
-        print("\n".join(f"mimex train {' '.join(run.arguments)}" for run in runs))
+        print("\n".join(shlex.join(["mimex", "train", *run.arguments]) for run in runs))
         return 0
     console = Console()
     console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n", markup=False)
