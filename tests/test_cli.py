@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -28,13 +29,60 @@ def test_without_a_command_the_commands_are_listed(capsys):
         (["play", "FrankaReach"], "add --expert"),
         (["play", "nothing"], "neither a run folder nor"),
         (["play", "FrankaRech", "--expert"], "did you mean 'FrankaReach'"),
+        (["play", "nothing", "--episodes", "-3"], "--episodes is -3"),
+        (["train", "FrankaReach", "--out", ""], "--out is empty"),
+        (["train", "FrankaReach", "--out="], "--out is empty"),
+        (["study", "run", "difficulty", "--out", ""], "--out is empty"),
+        (["report", ""], "an argument is empty"),
+        (["train", "FrankaReach", "--mimex.lr", "inf"], "--mimex.lr is inf"),
+        (["train", "FrankaReach", "--scale.beta", "nan"], "--scale.beta is nan"),
+        (["train", "FrankaReach", "--world.control-hz", "nan"], "--world.control-hz is nan"),
+        (["train", "FrankaReach", "--rnd.hidden", f"{2**63}"], f"--rnd.hidden is {2**63}"),
+        (["train", "FrankaReach", "--seed", f"{2**64}"], f"--seed is {2**64}"),
+        (["train", "FrankaReach", "--bonus", "icm", "--icm.hidden", "0"], "hidden=0"),
+        (["train", "FrankaReach", "--bonus", "rnd", "--rnd.hidden", "3", "0"], "hidden=(3, 0)"),
+        (["doctor", "{tmp}/odd.py:setup"], "odd cannot be imported (SyntaxError"),
+        (["train", "FrankaReach", "--out", "{tmp}/odd.py"], "odd.py is a file"),
+        (["train", "FrankaReach", "--out", "{tmp}/odd.py/run"], "odd.py"),
+        (["study", "show", "{tmp}"], "the plan is"),
+        (["study", "show", "{tmp}/folder.toml"], "folder.toml: Is a directory"),
+        (["report", "{tmp}/odd.py"], "odd.py has no run folder"),
+        (["eval", "{tmp}/odd.py"], "odd.py"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(arguments, words, capsys):
-    assert main(arguments) == 1
+def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.py").write_text("def setup(:\n")
+    (tmp_path / "folder.toml").mkdir()
+    assert main([argument.format(tmp=tmp_path) for argument in arguments]) == 1
     error = capsys.readouterr().err
     assert words in error
     assert len(error.splitlines()) == 1
+    assert not list(tmp_path.rglob("config.json"))  # what makes no run leaves no settings
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_what_may_not_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert main(["train", "FrankaReach", "--out", str(tmp_path / "closed" / "run"), *TINY]) == 1
+    assert f"{tmp_path / 'closed' / 'run'}: Permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(13, "Permission denied", "a/file"),
+        IsADirectoryError(21, "Is a directory", "a/.writing-file", None, "a/file"),
+        FileExistsError(17, "File exists", "a/file"),
+    ],
+)
+def test_errors_of_the_system_name_the_file(error, monkeypatch, capsys):
+    def fails(arguments):
+        raise error
+
+    monkeypatch.setattr("mimex.commands.report.run", fails)
+    assert main(["report", "x"]) == 1
+    assert capsys.readouterr().err == f"mimex: a/file: {error.strerror}\n"
 
 
 def test_an_unknown_flag_is_answered_with_the_nearest(capsys):

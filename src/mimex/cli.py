@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
@@ -28,18 +29,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         name = choose("the command", arguments[0], tuple(COMMANDS))
+        _require_values(arguments)
         code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
+    except (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError) as error:
         print(f"mimex: {_words(error)}", file=sys.stderr)
         return 1
     return code
+
+
+def _require_values(arguments: Sequence[str]) -> None:
+    """Raises an error for words without letters, such as a shell makes of an unset variable."""
+    for before, word in pairwise(arguments):
+        name, equals, value = word.partition("=")
+        if not word or (equals and not value and name.startswith("--")):
+            flag = name or (before if before.startswith("--") else "an argument")
+            raise ValueError(f"{flag} is empty: give it a value, or leave it out")
 
 
 def _words(error: Exception) -> str:
     """The error's own words, without the number that the system's errors begin with."""
     if isinstance(error, ModuleNotFoundError) and error.name == "mujoco":
         return "the tasks need MuJoCo, which is not installed: pip install 'mimex[envs]'"
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        named = error.filename2 or error.filename
+        return f"{named}: {error.strerror}" if named else error.strerror
+    return str(error) or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -79,4 +79,6 @@ def _tensor(name: str, value: Any) -> Tensor:
         tensor: Tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} cannot be read as an array: {error}") from error
+    if tensor.is_complex():
+        raise TypeError(f"{name} has complex numbers; expected real ones.")
     return tensor.detach()

@@ -1,12 +1,15 @@
 """What every masked-prediction bonus promises, run over all of them."""
 
 import copy
+import math
 
 import pytest
 import torch
+from tests.states import assert_refused_or_loaded
 
 import mimex
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
+from mimex.bonus.size import AutoencoderSize
 from mimex.nn.parallel import use_workers
 from mimex.types import Window
 
@@ -247,6 +250,64 @@ def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
         assert same_state(before, bonus.state_dict())
 
 
+LAZY = {
+    "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalise=True),
+    "rnd": lambda: mimex.RND(length=L),
+    "icm": lambda: mimex.ICM(None, A, L),
+    "pseudocount": lambda: mimex.PseudoCount(length=L),
+}
+
+
+@pytest.mark.parametrize("name", ["mimex-normalised", "rnd", "icm", "lazy mimex", "lazy icm"])
+def test_a_state_broken_in_any_place_changes_nothing(name):
+    small = {"size": AutoencoderSize(8, 1, 2, 8, 1, 2)} if "mimex" in name else {}
+    makers = {
+        "mimex-normalised": lambda: mimex.MIMEx(D, L, normalise=True, **small),
+        "rnd": lambda: mimex.RND(D, L, hidden=(8,), output_dim=8),
+        "icm": lambda: mimex.ICM(D, A, L, hidden=8, embed_dim=8),
+        "lazy mimex": lambda: mimex.MIMEx(length=L, normalise=True, **small),
+        "lazy icm": lambda: mimex.ICM(None, A, L, hidden=8, embed_dim=8),
+    }
+    saved, bonus = makers[name](), makers[name]()
+    saved.learn(windows())
+    if "lazy" not in name:
+        bonus.learn(windows(1))
+    assert assert_refused_or_loaded(bonus, saved.state_dict()) > 30
+    bonus.load_state_dict(saved.state_dict())
+    assert torch.equal(bonus.reward(windows()), saved.reward(windows()))
+
+
+def test_numbers_that_are_not_finite_are_not_loaded(make):
+    bonus = make()
+    bonus.learn(windows())
+    before = bonus.state_dict()
+    for part in ("network", "optimizer", "statistics"):
+        broken = copy.deepcopy(before)
+        place = broken.get(part, {})
+        while isinstance(place, dict) and place:
+            place = next(iter(place.values()))
+        if isinstance(place, torch.Tensor):
+            place.fill_(torch.nan)
+            with pytest.raises(ValueError, match="not finite"):
+                bonus.load_state_dict(broken)
+            assert same_state(before, bonus.state_dict())
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_first_window_of_an_impossible_size_breaks_nothing(name):
+    bonus, fresh = LAZY[name](), LAZY[name]()
+    state = {**bonus.state_dict(), "feature_dim": 2**50}  # petabytes
+    with pytest.raises(ValueError, match=f"feature_dim={2**50}"):
+        bonus.load_state_dict(state)
+    assert not bonus.feature_dim
+    assert torch.equal(bonus.reward(windows()), fresh.reward(windows()))
+
+
+def test_complex_features_are_refused(make):
+    with pytest.raises(TypeError, match="features has complex numbers"):
+        make().reward(Window(torch.zeros(B, L, D, dtype=torch.complex64)))
+
+
 def test_feature_dim_is_taken_from_the_first_window():
     bonus = mimex.MIMEx()
     given = mimex.MIMEx(D)
@@ -346,6 +407,17 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.ICM(D, A, 1), "length"),
         (lambda: mimex.ICM(D, 0), "action_dim=0"),
         (lambda: mimex.PseudoCount(1), "single number"),
+        (lambda: mimex.MIMEx(D, lr=math.inf), "lr=inf"),
+        (lambda: mimex.MIMEx(D, lr=math.nan), "lr=nan"),
+        (lambda: mimex.MIMEx(D, 5, math.nan), "ratio=nan"),
+        (lambda: mimex.MIMEx(D, size=AutoencoderSize(decoder_depth=0)), "decoder_depth=0"),
+        (lambda: mimex.MIMEx(D, size=AutoencoderSize(mlp_ratio=math.nan)), "mlp_ratio=nan"),
+        (lambda: mimex.MIMEx(2**62), r"feature_dim=4611686018427387904"),
+        (lambda: mimex.ICM(D, A, hidden=0), "hidden=0"),
+        (lambda: mimex.ICM(D, A, embed_dim=0), "embed_dim=0"),
+        (lambda: mimex.RND(D, hidden=(4, 0)), r"hidden=\(4, 0\)"),
+        (lambda: mimex.RND(D, output_dim=-1), "output_dim=-1"),
+        (lambda: mimex.PseudoCount(D, hidden=(0,)), r"hidden=\(0,\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

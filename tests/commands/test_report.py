@@ -1,4 +1,6 @@
+import base64
 import json
+import shutil
 
 import pytest
 
@@ -35,9 +37,93 @@ def test_what_there_was_no_room_for_is_named(run_folder, tmp_path, capsys):
     [
         (["{tmp}/nothing"], "nothing does not exist"),
         (["{tmp}/reach", "-o", "{tmp}"], "is a folder"),
+        (["{tmp}/reach", "--video-mb", "nan"], "--video-mb is nan"),
+        (["{tmp}/reach", "--video-mb", "-1"], "--video-mb is -1"),
     ],
 )
 def test_mistakes_are_told_in_a_line(arguments, words, run_folder, tmp_path, capsys):
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
     assert main(["report", *arguments]) != 0
     assert words in capsys.readouterr().err
+
+
+SECRET = "my password"
+
+
+@pytest.mark.parametrize("name", ["config.json", "about.json", "metrics.jsonl"])
+def test_files_that_lead_elsewhere_are_not_put_into_a_page(run_folder, tmp_path, name, capsys):
+    text = (run_folder / name).read_text() if (run_folder / name).exists() else "{}"
+    (tmp_path / "secret").write_text(text)
+    (run_folder / name).unlink(missing_ok=True)
+    (run_folder / name).symlink_to(tmp_path / "secret")
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    assert f"{name} is a symbolic link" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_videos_that_lead_elsewhere_or_are_unfinished_are_left_out(
+    run_folder, tmp_path, whole_folder
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "b.mp4").write_text(SECRET)
+    if whole_folder:
+        shutil.rmtree(run_folder / "videos")
+        (run_folder / "videos").symlink_to(elsewhere)
+    else:
+        (run_folder / "videos" / "b.mp4").symlink_to(elsewhere / "b.mp4")
+        (run_folder / "videos" / ".writing-a.mp4").write_text(SECRET)
+    page = tmp_path / "page.html"
+    assert main(["report", str(run_folder), "-o", str(page)]) == 0
+    assert base64.b64encode(SECRET.encode()).decode() not in page.read_text()
+
+
+ODD_ROWS = [
+    *("1e308", "-1e308", "1e999", "NaN", "null", '"x"', "[]", "true", f"1{'0' * 400}"),
+    "123456789012345678901234567890",
+]
+
+
+@pytest.mark.parametrize("value", ODD_ROWS)
+@pytest.mark.parametrize("name", ["step", "eval/success", "eval/return"])
+def test_an_odd_row_is_left_out_and_kills_no_report(run_folder, tmp_path, name, value):
+    with (run_folder / "metrics.jsonl").open("a") as file:
+        row = {"step": "2", "eval/success": "1", "eval/return": "3"} | {name: value}
+        for _ in range(2):
+            file.write("{" + ", ".join(f'"{key}": {text}' for key, text in row.items()) + "}\n")
+        file.write("rubbish\n")
+    other = shutil.copytree(run_folder, tmp_path / "other")
+    (other / "config.json").write_text('{"task": "FrankaReach", "bonus": "rnd", "seed": 1}')
+    page = tmp_path / "page.html"
+    assert main(["report", str(run_folder), str(other), "-o", str(page)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((name, text) for name in ("config.json", "about.json") for text in ("[]", "3", "null")),
+        *(("config.json", text) for text in ('{"seed": "x"}', '{"steps": []}', '{"task": 3}')),
+        *(("about.json", text) for text in ('{"resumed": 4}', '{"versions": []}', '"Unterm')),
+    ],
+)
+def test_files_of_a_wrong_shape_are_named(run_folder, tmp_path, name, content, capsys):
+    (run_folder / name).write_text(content)
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    assert str(run_folder / name) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("[]", "3", "null", "{}", '"Unterm', '{"runs": 3}', '{"runs": [3]}', '{"runs": [{}]}'),
+        *('{"runs": [], "plan": 3}', '{"runs": [], "plan": {"metric": 3}}'),
+        '{"runs": [{"name": "reach", "labels": {"a": 3}, "settings": {}}]}',
+    ],
+)
+def test_a_study_of_a_wrong_shape_is_named(run_folder, tmp_path, content, capsys):
+    (tmp_path / "study" / "runs").mkdir(parents=True)
+    run_folder.rename(tmp_path / "study" / "runs" / "reach")
+    (tmp_path / "study" / "study.json").write_text(content)
+    assert main(["report", str(tmp_path / "study"), "-o", str(tmp_path / "page.html")]) == 1
+    assert str(tmp_path / "study" / "study.json") in capsys.readouterr().err

@@ -1,9 +1,12 @@
 import json
+import shlex
 
 import pytest
 
 from mimex.cli import main
 from mimex.study.plans import PLANS
+
+ANOTHER = "read as another setting"
 
 TINY = """
 tasks = ["FrankaReach"]
@@ -42,6 +45,33 @@ def test_show_tells_what_would_run(capsys):
     assert "--steps 5 " in lines[0]
 
 
+def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
+    words = ["study", "show", "difficulty", "--seeds", "1", "--commands"]
+    assert main([*words, "--set", "track.wandb=x; touch y $(touch z)"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert shlex.split(line)[:2] == ["mimex", "train"]
+        assert "x; touch y $(touch z)" in shlex.split(line)
+
+
+MARKUP = """
+about = "[/a] of [red]"
+tasks = ["FrankaReach"]
+metric = "[/b]"
+[axes."[/c]"]
+"[/d]" = { bonus = "none" }
+[scales.cpu]
+about = "[/e]"
+settings = { steps = 96 }
+"""
+
+
+def test_names_of_a_plan_are_shown_as_they_are(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(MARKUP)
+    assert main(["study", "show", str(tmp_path / "mine.toml")]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("[/a] of [red]", "[/c]", "[/d]", "[/e]"))
+
+
 def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
     path = tmp_path / "mine.toml"
     assert main(["study", "init", str(path), "--like", "masks-per-window"]) == 0
@@ -63,6 +93,22 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
         (["run", "difficulty", "--jobs", "0"], "--jobs is 0"),
         (["run", "difficulty", "--backend", "rey"], "did you mean 'ray'"),
         (["init", "mine"], "must end in .toml"),
+        (["run", "mask-ratio", "--set", "mimex.mask_ratio=nan"], "mask-ratio is nan"),
+        (["run", "mask-ratio", "--set", "mimex.lr=-1"], "lr=-1.0"),
+        (["run", "mask-ratio", "--set", "mimex.size.decoder_depth=0"], "decoder_depth=0"),
+        (["run", "mask-ratio", "--set", "scale.clip=-1"], "clip=-1.0"),
+        (
+            ["run", "difficulty", "--set", 'ppo.hidden=[64, "--out", "x"]'],
+            ANOTHER,
+        ),
+        (["run", "difficulty", "--set", 'ppo.hidden=[64, "--seed=9"]'], ANOTHER),
+        (
+            ["run", "difficulty", "--set", 'ppo.hidden=[64, "--threads", 3]'],
+            ANOTHER,
+        ),
+        (["run", "difficulty", "--set", "track.wandb=--out=x"], ANOTHER),
+        (["run", "difficulty", "--set", "ppo.hidden --out x=1"], ANOTHER),
+        (["show", "difficulty", "--set", 'ppo.hidden=[64, "--out=x"]'], ANOTHER),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """Whole off-policy runs in processes of their own: killed, stopped, resumed, broken."""
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -127,6 +128,22 @@ def test_a_run_without_a_saved_buffer_continues_with_a_new_one(tmp_path):
     assert not (run / "replay").exists()
     assert main(command(run, 12, "--replay.no-save")) == 0
     assert rows(run)[-1]["step"] == 12 * ROW
+
+
+def test_a_damaged_buffer_is_told_with_the_way_on(tmp_path, capsys, caplog):
+    run = tmp_path / "run"
+    assert main(command(run, 6)) == 0
+    path = min((run / "replay").glob("*"))
+    path.write_bytes(path.read_bytes()[:-10])
+    assert main(command(run, 8)) == 1
+    error = capsys.readouterr().err
+    assert f"remove the folder {run / 'replay'} to continue" in error
+    assert error.count("\n") == 1
+    shutil.rmtree(run / "replay")
+    assert main(command(run, 8)) == 0
+    assert "continuing with an empty one" in caplog.text
+    assert [row["step"] for row in rows(run)] == [(i + 1) * ROW for i in range(8)]
+    assert main(command(run, 9)) == 0  # the new buffer is saved
 
 
 def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from mimex.data.memory import free_memory
 from mimex.data.replay import ReplayBuffer
+from mimex.data.replay_log import DamagedReplayError
 from mimex.data.replay_settings import ReplaySettings
 
 DISCOUNT = 0.5
@@ -357,8 +358,9 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
         bad = content[:-10] if damage == "cut" else content[:-10] + b"x" + content[-9:]
         path.write_bytes(bad)
     loaded, _ = played(tmp_path, 0)
-    with pytest.raises(ValueError, match="gone" if damage == "gone" else path.name):
+    with pytest.raises(DamagedReplayError, match="gone" if damage == "gone" else path.name) as told:
         loaded.load_state_dict(replay.state_dict())
+    assert f"remove the folder {tmp_path}" in str(told.value)
 
 
 def test_a_buffer_of_another_size_is_refused(tmp_path):

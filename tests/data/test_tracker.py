@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.states import assert_refused_or_loaded
 
 from mimex.data.tracker import WindowTracker, replay_rows
 
@@ -55,6 +56,12 @@ def test_peek_sees_a_final_observation_without_keeping_it():
     assert window.features[0, :, 0].tolist() == [0.0, 0.0, 7.0]
 
 
+def test_a_state_broken_in_any_place_changes_nothing():
+    saved, tracker = WindowTracker(2, 3, 4, 1), WindowTracker(2, 3, 4, 1)
+    saved.push(torch.randn(2, 4), torch.ones(2, dtype=torch.bool), torch.ones(2, 1))
+    assert assert_refused_or_loaded(tracker, saved.state_dict()) == 4 * 3
+
+
 def test_bad_input_is_refused():
     tracker = WindowTracker(2, 3, 4)
     with pytest.raises(ValueError, match=r"features has shape \(2, 5\)"):
@@ -63,7 +70,7 @@ def test_bad_input_is_refused():
         tracker.push(torch.zeros(2, 4), torch.zeros(2))
     with pytest.raises(ValueError, match="length=0"):
         WindowTracker(2, 0, 4)
-    with pytest.raises(ValueError, match=r"expected \(2, 3, 4\)"):
+    with pytest.raises(ValueError, match=r"expected torch.float32 of \(2, 3, 4\)"):
         tracker.load_state_dict(WindowTracker(2, 2, 4).state_dict())
     with pytest.raises(ValueError, match="action_dim"):
         WindowTracker(2, 3, 4, action_dim=1).push(

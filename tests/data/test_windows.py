@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.states import assert_refused_or_loaded, same
 
 from mimex.data.windows import RolloutWindows
 
@@ -131,10 +132,25 @@ def test_a_minibatch_gathers_its_own():
     assert torch.equal(some.valid, everything.valid[[5, 2, 20]])
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_state_broken_in_any_place_changes_nothing(fresh):
+    def played(rollouts):
+        windows = RolloutWindows(3, 2)
+        for _ in range(rollouts):
+            ended = torch.zeros(4, 2, dtype=torch.bool)
+            windows.build(torch.randn(4, 2, 5), ended, actions=torch.randn(4, 2, 1))
+        return windows
+
+    saved, windows = played(1), played(0 if fresh else 1)
+    assert assert_refused_or_loaded(windows, saved.state_dict()) > 15
+    windows.load_state_dict(saved.state_dict())
+    assert same(windows.state_dict(), saved.state_dict())
+
+
 def test_bad_input_is_refused_and_changes_nothing():
     windows = RolloutWindows(3, 2, ends_at="next")
     features, ended = torch.randn(4, 2, 5), torch.zeros(4, 2, dtype=torch.bool)
-    windows.build(features, ended, last=torch.randn(2, 5))
+    windows.build(features, ended, last=torch.randn(2, 5), actions=features)
     before = windows.state_dict()
     ended_once = ended.clone()
     ended_once[1, 0] = True
@@ -150,6 +166,10 @@ def test_bad_input_is_refused_and_changes_nothing():
         (
             lambda: windows.build(features, ended, last=features[0], actions=features[:2]),
             "actions has shape",
+        ),
+        (
+            lambda: windows.build(features, ended, last=features[0], actions=features[..., :2]),
+            "actions has",
         ),
     ]:
         with pytest.raises(ValueError, match=message):

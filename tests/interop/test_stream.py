@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from tests.states import assert_refused_or_loaded, same
 
-from mimex import RND, MIMEx
+from mimex import ICM, RND, BonusScale, MIMEx
 from mimex.doctor.probe import NotingBonus
 from mimex.interop.stream import BonusStream
 
@@ -69,6 +70,65 @@ def test_a_state_of_other_environments_is_refused_and_changes_nothing():
         other.load_state_dict(saved.state_dict())
     assert other.bonus.steps == 0
     assert other.transitions == 0
+
+
+def test_a_state_broken_in_any_place_changes_nothing():
+    def stream():
+        scale = BonusScale(0.1, "step")
+        return BonusStream(ICM(None, 3, hidden=8, embed_dim=8), 2, BOX, TWO, beta=scale)
+
+    saved, lazy, other = stream(), stream(), stream()
+    for one in (saved, other):
+        one.start(rows(0, 0))
+        one.step([0, 1], rows(1, 1), np.zeros(2), [False] * 2)
+    for one in (lazy, other):
+        assert assert_refused_or_loaded(one, saved.state_dict()) > 50
+        one.load_state_dict(saved.state_dict())
+        assert same(one.state_dict(), saved.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"learn_every": float("nan")}, "learn_every=nan"),
+        ({"learn_every": float("inf")}, "learn_every=inf"),
+        ({"learn_every": 0}, "learn_every=0"),
+        ({"train_fraction": float("nan")}, "train_fraction=nan"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        BonusStream(RND(6), 2, BOX, TWO, **settings)
+
+
+def test_steps_of_a_wrong_shape_are_refused_by_name_and_change_nothing():
+    stream = BonusStream(ICM(6, 3), 2, BOX, TWO)
+    with pytest.raises(ValueError, match="which has shape"):
+        stream.start(rows(0, 0), np.ones(3, bool))
+    stream.start(rows(0, 0))
+    before = stream.state_dict()
+    good = {
+        "actions": [0, 1],
+        "observations": rows(1, 1),
+        "extrinsic": np.zeros(2),
+        "ended": [False, False],
+    }
+    for name, value, words in [
+        ("ended", [False], "ended has shape"),
+        ("ended", [[False, True]], "ended has shape"),
+        ("ended", False, "ended has shape"),
+        ("extrinsic", np.zeros(3), "extrinsic has shape"),
+        ("actions", [0], "actions"),
+        ("actions", [0, 1, 2], "actions"),
+        ("actions", [0, 7], "actions are no batch of values"),
+        ("actions", ["a", "b"], "actions are no batch of values"),
+        ("observations", rows(1, 1)[:, :5], "features has shape"),
+        ("observations", rows(1), "features has shape"),
+        ("ignored", [True], "ignored has shape"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            stream.step(**(good | {name: value}))
+        assert same(before, stream.state_dict()), name
 
 
 def test_a_bonus_that_never_learns_is_for_evaluation():

@@ -71,3 +71,20 @@ def test_the_last_words_of_a_log_are_its_last_lines(tmp_path):
     folder.log("run-0").parent.mkdir()
     folder.log("run-0").write_text("one\n\ntwo  \nthree\n")
     assert folder.last_words("run-0", lines=2) == ["two", "three"]
+
+
+@pytest.mark.parametrize("step", ['"x"', "null", "[]", "{}"])
+def test_a_row_whose_step_is_no_number_is_passed_over(tmp_path, step):
+    folder = StudyFolder(tmp_path)
+    metrics(folder, f'{{"step": 2, "a": 3}}\n{{"step": {step}}}\n')
+    assert folder.latest("run-0") == {"step": 2, "a": 3}
+    assert not folder.finished(a_run())
+
+
+def test_a_run_that_leads_elsewhere_is_refused(tmp_path):
+    folder = StudyFolder(tmp_path / "study")
+    (tmp_path / "elsewhere").mkdir()
+    folder.run("run-0").parent.mkdir(parents=True)
+    folder.run("run-0").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="run-0 is a symbolic link"):
+        folder.record(PLAN, "cpu", [a_run()])

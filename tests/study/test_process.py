@@ -70,3 +70,11 @@ def test_a_run_whose_starter_is_killed_saves_and_ends(tmp_path):
     wait_until(lambda: not os.path.exists(f"/proc/{run}"))
     assert "stopped by SIGTERM" in (tmp_path / "log").read_text()
     assert list((tmp_path / "run" / "checkpoints").glob("step_*"))
+
+
+def test_a_log_that_leads_elsewhere_is_not_written_through(tmp_path):
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "log").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="log is a symbolic link"):
+        Process(a_job(tmp_path, "NoTask")).poll()
+    assert (tmp_path / "secret").read_text() == "mine"

@@ -74,10 +74,13 @@ def test_what_the_logger_writes_is_read_the_quick_way(tmp_path):
         b"\n",
     ],
 )
-def test_rows_end_before_the_first_that_is_not_whole(rest):
+def test_what_is_no_row_is_left_out_and_costs_no_other(rest):
     columns = read_columns(b'{"step": 1, "a": 0.5}\n{"step": 2, "a": 1.5}\n' + rest)
     assert columns["step"].tolist() == [1, 2]
     assert columns["a"].tolist() == [0.5, 1.5]
+    if rest.endswith(b"\n"):
+        columns = read_columns(b'{"step": 1, "a": 0.5}\n' + rest + b'{"step": 2, "a": 1.5}\n')
+        assert columns["a"].tolist() == [0.5, 1.5]
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,12 @@ def test_the_live_table_shows_all_runs_or_first_those_that_run(folder, clock, he
     else:
         assert "run-2" not in text  # done
         assert "... and 1 more" in text
+
+
+def test_a_metric_is_shown_as_it_is_written(tmp_path):
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=200)
+    run = PlannedRun("run-0", "KukaPick", 0, {"x": "a"}, {"steps": 100, "seed": 0})
+    with StudyTable(StudyFolder(tmp_path), [run], "[/b]", 1, console=console) as table:
+        table(Progress(["run-0"], []))
+    assert "[/b]" in out.getvalue()

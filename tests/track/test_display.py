@@ -153,3 +153,11 @@ def test_the_pace_of_a_long_run_holds_its_evaluations(clock):
     left = re.search(r"(\d+) days", output.getvalue().splitlines()[-1])
     assert left is not None
     assert int(left[1]) == 22  # 99,000 steps of 20 s each are 22.9 days
+
+
+def test_a_title_is_shown_as_it_is_written():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=200)
+    with Display(10, "run -> runs/[/x]", console=console) as display:
+        display.update(1, {"train/[/y]": 1.0})
+    assert "runs/[/x]" in out.getvalue()

@@ -7,11 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from mimex.train.folder import FolderInUseError, OtherConfigError, RunFolder
+from mimex.track.sinks import JSONLines
+from mimex.train.folder import (
+    FolderInUseError,
+    FolderLostError,
+    LostCheckpointsError,
+    OtherConfigError,
+    RunFolder,
+)
 
 CONFIG = {"task": "FrankaReach", "steps": 100, "ppo": {"epochs": 5, "clip": 0.1}, "out": "x"}
 
@@ -148,27 +156,147 @@ ROWS = [
 ]
 
 
+def restored(path: Path, text: str, *saved: int | None) -> tuple[str, list[str]]:
+    """The metrics after a continuation from a checkpoint, and what was said of them."""
+    run = RunFolder(path)
+    run.metrics.write_text(text)
+    notes = run.restore_metrics(saved, first_save=100)
+    left = run.metrics.read_text() if run.metrics.exists() else ""
+    assert run.rows == left.count("\n")
+    return left, notes
+
+
 @pytest.mark.parametrize(
-    ("rows", "after_step", "kept"),
+    ("rows", "step", "kept"),
     [
         (ROWS, 20, 3),
         (ROWS, 25, 3),
         (ROWS, 30, 4),
         (ROWS, 5, 0),
-        (ROWS, None, 0),
         ([*ROWS, '{"step": 3'], 30, 4),  # killed within a row
-        ([*ROWS, '{"step": 30}'], 30, 4),  # killed just before its end
-        ([*ROWS, "\0\0\0\0\n"], 30, 4),  # a power cut can leave zeros
-        ([], 10, 0),
+        ([*ROWS, '{"step": 40}'], 30, 4),  # killed just before its end
+        ([], 0, 0),
     ],
 )
-def test_rows_after_the_checkpoint_are_cut(tmp_path, rows, after_step, kept):
-    run = RunFolder(tmp_path)
-    run.metrics.write_text("".join(rows))
-    run.truncate_metrics(after_step)
-    assert run.metrics.read_text() == "".join(rows[:kept])
+def test_rows_after_the_checkpoint_are_cut_without_a_word(tmp_path, rows, step, kept):
+    assert restored(tmp_path, "".join(rows), step, kept) == ("".join(rows[:kept]), [])
 
 
-def test_a_run_without_metrics_has_nothing_to_cut(tmp_path):
-    RunFolder(tmp_path).truncate_metrics(10)
+def test_a_row_that_an_unfinished_evaluation_will_write_again_is_cut(tmp_path):
+    assert restored(tmp_path, "".join(ROWS), 20, 2) == ("".join(ROWS[:2]), [])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *("rubbish", "\0\0\0\0", "[]", "3", "null", "{}", '{"step": null}', '{"step": "a"}'),
+        *('{"step": NaN}', '{"step": 1e999}', '{"step": true}', '{"step": -1}', "[" * 10_000),
+    ],
+)
+def test_a_line_that_is_no_row_is_moved_aside_with_a_message_and_costs_no_other(tmp_path, bad):
+    for place in range(5):
+        lines = [*ROWS[:place], f"{bad}\n", *ROWS[place:]]
+        text, notes = restored(tmp_path, "".join(lines), 30, 4)
+        assert text == "".join(ROWS)
+        assert "metrics.damaged.jsonl" in notes[0]
+    assert (tmp_path / "metrics.damaged.jsonl").read_text() == f"{bad}\n" * 5
+
+
+def test_a_row_that_lost_its_newline_is_kept(tmp_path):
+    assert restored(tmp_path, "".join(ROWS)[:-1], 30, 4) == ("".join(ROWS), [])
+
+
+@pytest.mark.parametrize(("cut", "lost"), [(10, 1), (30, 2), (60, 3), (1000, 4)])
+def test_rows_that_are_missing_up_to_the_checkpoint_are_told(tmp_path, cut, lost):
+    text, notes = restored(tmp_path, "".join(ROWS)[:-cut], 30, 4)
+    assert text == "".join(ROWS[: 4 - lost])
+    assert f"metrics.jsonl lacks {lost} rows of those up to step 30" in notes[0]
+
+
+@pytest.mark.parametrize("rows", [4, None])
+def test_metrics_that_are_gone_are_told(tmp_path, rows):
+    notes = RunFolder(tmp_path).restore_metrics((30, rows), first_save=100)
+    assert "metrics.jsonl lacks" in notes[0]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_from_before_the_first_checkpoint_are_put_aside(tmp_path):
+    run = RunFolder(tmp_path)
+    run.metrics.write_text("".join(ROWS))
+    (notes,) = [run.restore_metrics(None, first_save=30)]
+    assert "4 rows are now in" in notes[0]
+    assert (tmp_path / "metrics.before.jsonl").read_text() == "".join(ROWS)
+    assert not run.metrics.exists()
+
+
+def test_rows_of_checkpoints_that_are_gone_are_never_erased(tmp_path):
+    run = RunFolder(tmp_path)
+    run.metrics.write_text("".join(ROWS))
+    with pytest.raises(LostCheckpointsError, match="metrics up to step 30, but no checkpoint"):
+        run.restore_metrics(None, first_save=20)
+    run.checkpoints.mkdir()
+    with pytest.raises(LostCheckpointsError, match=r"restore checkpoints/, or remove metrics"):
+        run.restore_metrics(None, first_save=100)
+    assert run.metrics.read_text() == "".join(ROWS)
+    (run.checkpoints / ".writing-step_000000000030.safetensors").touch()  # killed in the first
+    run.restore_metrics(None, first_save=100)
+
+
+@pytest.mark.parametrize("content", [None, "null", "[]", "3", '"x"', "", "{"])
+def test_a_run_whose_settings_are_not_known_is_not_continued_under_others(tmp_path, content):
+    with RunFolder(tmp_path) as run:
+        run.claim(CONFIG)
+        run.metrics.write_text(ROWS[0])
+    (tmp_path / "config.json").unlink()
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"config\.json"):
+        claim(tmp_path, CONFIG | {"seed": 5})
+    assert not (tmp_path / "config.json").exists() or (
+        (tmp_path / "config.json").read_text() == content
+    )
+
+
+def test_a_lock_file_that_was_removed_lets_nobody_in(tmp_path):
+    with RunFolder(tmp_path):
+        (tmp_path / ".lock").unlink()
+        with pytest.raises(FolderInUseError), RunFolder(tmp_path):
+            pass
+
+
+def test_a_folder_that_was_renamed_or_removed_is_noticed(tmp_path):
+    path, other = tmp_path / "run", tmp_path / "other"
+    with RunFolder(path) as run:
+        run.require_same()
+        path.rename(other)
+        with pytest.raises(FolderLostError, match="renamed or removed"):
+            run.require_same()
+        path.mkdir()  # somebody else's
+        with pytest.raises(FolderLostError, match="renamed or removed"):
+            run.require_same()
+        path.rmdir()
+        other.rename(path)
+        run.require_same()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "novelty", "replay", "videos", "tensorboard"])
+def test_folders_that_lead_elsewhere_are_refused(tmp_path, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=f"run/{name} is a symbolic link"):
+        claim(tmp_path / "run", CONFIG)
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", ".writing-config.json", "config.json"])
+def test_files_that_lead_elsewhere_are_not_written_through(tmp_path, name):
+    run, secret = tmp_path / "run", tmp_path / "secret"
+    run.mkdir()
+    secret.write_text("[]\n" * 3)
+    (run / name).symlink_to(secret)
+    with suppress(OSError, ValueError), RunFolder(run) as folder:
+        folder.claim(CONFIG)
+        folder.restore_metrics((10, None), first_save=100)
+    with suppress(OSError):
+        JSONLines(run / "metrics.jsonl").write(1, {"a": 1.0})
+    assert secret.read_text() == "[]\n" * 3

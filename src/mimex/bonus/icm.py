@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder
+from mimex.bonus.inputs import Encoder, check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.nn.mlp import mlp
@@ -47,8 +47,7 @@ class ICM(MaskedPrediction):
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
-        if action_dim < 1:
-            raise ValueError(f"action_dim={action_dim} must be at least 1.")
+        check_widths(embed_dim=embed_dim, hidden=hidden)
         self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
         super().__init__(
             feature_dim,

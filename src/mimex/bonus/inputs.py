@@ -85,6 +85,14 @@ def check_finite(values: Tensor, name: str, valid: Tensor | None = None) -> Tens
     return values if valid is None else values.masked_fill(~valid.unsqueeze(2), 0.0)
 
 
+def check_widths(**widths: int | tuple[int, ...] | None) -> None:
+    """Refuses sizes of networks and windows that are given and not 1 or more, by their names."""
+    for name, value in widths.items():
+        sizes = value if isinstance(value, tuple) else (value,)
+        if not all(size is None or size >= 1 for size in sizes):
+            raise ValueError(f"{name}={value} must be at least 1.")
+
+
 def check_fraction(train_fraction: float) -> None:
     """Refuses shares of the windows that are not in (0, 1]."""
     if not 0 < train_fraction <= 1:

@@ -8,6 +8,7 @@ checks, masks averaged, scoring and learning in one pass, random numbers, saving
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from mimex.bonus.inputs import (
     Encoder,
     check_finite,
     check_fraction,
+    check_widths,
     read_actions,
     read_features,
 )
@@ -31,6 +33,8 @@ from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
 """Normalised features are cut off here, in standard deviations (as RND does, Burda et al. 2018)."""
+
+ALWAYS_SAVED = ("generator", "steps", "length", "feature_dim")
 
 
 class MaskedPrediction(ABC):
@@ -63,11 +67,9 @@ class MaskedPrediction(ABC):
         device: torch.device | str,
         seed: int,
     ) -> None:
-        for name, value in (("length", length), ("masks", masks), ("feature_dim", feature_dim)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
-        if not lr > 0:
-            raise ValueError(f"lr={lr} must be positive.")
+        check_widths(length=length, masks=masks, feature_dim=feature_dim, action_dim=action_dim)
+        if not 0 < lr < math.inf:
+            raise ValueError(f"lr={lr} must be positive and finite.")
         mask.require(length, masks)
         self.length, self.masks, self.lr, self.seed = length, masks, lr, seed
         self.mask, self.action_dim, self.encoder = mask, action_dim, encoder
@@ -215,15 +217,23 @@ class MaskedPrediction(ABC):
 
     def _build(self, feature_dim: int) -> None:
         """Makes networks, optimizer and statistics, with random numbers of our own seed."""
-        self.feature_dim = feature_dim
-        if isinstance(self.mask, FeatureMask):
-            self.mask = dataclasses.replace(self.mask, feature_dim=feature_dim)
-        self.mask.require(self.length, self.masks)
+        mask = self.mask
+        if isinstance(mask, FeatureMask):
+            mask = dataclasses.replace(mask, feature_dim=feature_dim)
+        mask.require(self.length, self.masks)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.network = self.build(feature_dim).to(self.device)
+            try:
+                network = self.build(feature_dim).to(self.device)
+            except (RuntimeError, TypeError, OverflowError) as error:
+                raise ValueError(
+                    f"the networks of this {type(self).__name__} cannot be made for "
+                    f"feature_dim={feature_dim}: {error}"
+                ) from error
+        self.mask, self.network = mask, network
         self._start_optimizer()
         self.statistics = RunningMeanStd((feature_dim,), self.device) if self._normalise else None
+        self.feature_dim = feature_dim
 
     def _start_optimizer(self) -> None:
         self._trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
@@ -247,11 +257,24 @@ class MaskedPrediction(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        held, before = dict(vars(self)), self.state_dict()
+        try:
+            self._load(state)
+        except Exception as error:
+            vars(self).clear()  # what was made for the state, where there was nothing before
+            vars(self).update(held)
+            self._load(before)
+            if isinstance(error, ValueError):
+                raise
+            kind = type(self).__name__
+            raise ValueError(f"this is no state of a {kind!r}: {error!r}.") from error
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         kind = type(self).__name__
         saved = state.get("kind")
         if saved != kind:
             raise ValueError(f"this is the state of a {saved!r}, not of a {kind!r}.")
-        if missing := [name for name in ("generator", "steps", "length") if name not in state]:
+        if missing := [name for name in ALWAYS_SAVED if name not in state]:
             raise ValueError(f"the state has no {', '.join(missing)}: it is damaged.")
         for name in ("length", "feature_dim"):
             ours = getattr(self, name)
@@ -264,12 +287,14 @@ class MaskedPrediction(ABC):
                 self._build(state["feature_dim"])
             require_same(self.network.state_dict(), state["network"], f"this {kind}")
             for name, moments in state["optimizer"].items():
-                shape = self._trainable[name]
-                expected = {"step": moments.get("step"), "exp_avg": shape, "exp_avg_sq": shape}
+                shape, step = self._trainable[name], torch.zeros(())
+                expected = {"step": step, "exp_avg": shape, "exp_avg_sq": shape}
                 require_same(expected, moments, f"the optimizer of {name}")
             self.network.load_state_dict(state["network"])
             load_optimizer(self.optimizer, self._trainable, state["optimizer"])
             if self.statistics is not None:
                 self.statistics.load_state_dict(state["statistics"])
+        else:
+            self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
         self._generator.set_state(state["generator"])
         self.steps = int(state["steps"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder
+from mimex.bonus.inputs import Encoder, check_widths
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.nn.mlp import mlp
@@ -44,6 +44,7 @@ class PseudoCount(MaskedPrediction):
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
+        check_widths(hidden=hidden)
         self.hidden = hidden
         super().__init__(
             feature_dim,

@@ -7,7 +7,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder
+from mimex.bonus.inputs import Encoder, check_widths
 from mimex.bonus.masks import AllMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.nn.mlp import mlp
@@ -44,6 +44,7 @@ class RND(MaskedPrediction):
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
+        check_widths(hidden=hidden, output_dim=output_dim)
         self.hidden, self.output_dim = hidden, output_dim
         super().__init__(
             feature_dim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 
@@ -20,7 +21,7 @@ class AutoencoderSize:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name not in ("class_token", "decoder_depth") and value <= 0:
+            if name != "class_token" and not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
 
 

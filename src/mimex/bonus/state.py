@@ -35,16 +35,23 @@ def load_optimizer(
         }
 
 
-def require_same(expected: Mapping[str, Any], found: Mapping[str, Any], what: str) -> None:
-    """Refuses a state whose names or shapes differ from ours, naming the first differences."""
+def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what: str) -> None:
+    """Refuses a state whose names or shapes differ from ours, naming the first differences.
+
+    Numbers that are not finite are refused, too.
+    """
     differences = [f"{name} is missing" for name in expected if name not in found]
     differences += [f"{name} is unknown" for name in found if name not in expected]
     for name, value in expected.items():
-        other = found.get(name)
-        if isinstance(value, Tensor) and isinstance(other, Tensor) and value.shape != other.shape:
+        other = found.get(name, value)
+        if not isinstance(other, Tensor):
+            differences.append(f"{name} is a {type(other).__name__}, expected an array")
+        elif value.shape != other.shape:
             differences.append(
                 f"{name} has shape {tuple(other.shape)}, expected {tuple(value.shape)}"
             )
+        elif not bool(other.isfinite().all()):
+            differences.append(f"{name} has numbers that are not finite")
     if differences:
         more = f" (and {len(differences) - 3} more)" if len(differences) > 3 else ""
         raise ValueError(f"the state does not fit {what}: {'; '.join(differences[:3])}{more}.")

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
             )
     finally:
         env.close()
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"{trained.title}, step {step:,}")
     if result.successes is not None:
         low, high = wilson(result.successes, result.episodes)

@@ -33,5 +33,6 @@ def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Agent, int]:
     env = make_env(config, 1)
     agent = make_agent(config, env)
     env.close()
-    agent.load_state_dict(saved[1]["agent"])
+    with checkpoints.fitting():
+        agent.load_state_dict(saved[1]["agent"])
     return config, agent, saved[0]

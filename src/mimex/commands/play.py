@@ -41,6 +41,8 @@ class PlayConfig:
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and plays."""
     config = tyro.cli(PlayConfig, args=arguments, prog="mimex play")
+    if config.episodes < 1:
+        raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
     if config.expert:
         path = _expert(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from mimex.commands.build import make_bonus, make_scale
 from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
 from mimex.nn.parallel import available_cores
@@ -140,7 +142,16 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
     """The settings of all runs but for the seed, checked."""
-    return [config_of(run) for run in runs if run.seed == 0]
+    configs = []
+    for run in runs:
+        if run.seed == 0:
+            configs.append(config_of(run))
+            try:
+                make_bonus(configs[-1], feature_dim=8, action_dim=2)
+                make_scale(configs[-1], discount=0.99)
+            except ValueError as error:
+                raise ValueError(f"the run {run.name} cannot be made: {error}") from error
+    return configs
 
 
 def _backend(config: RunConfig) -> tuple[Backend, int]:
@@ -182,10 +193,10 @@ def _show(arguments: Sequence[str]) -> int:
     plan, runs = config.runs()
     _first_seed(runs)
     if config.commands:
-        print("\n".join(f"mimex train {' '.join(run.arguments)}" for run in runs))
+        print("\n".join(shlex.join(["mimex", "train", *run.arguments]) for run in runs))
         return 0
-    console = Console()
-    console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n", markup=False)
+    console = Console(markup=False)
+    console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n")
     table = Table("task", *plan.axes, "seeds", "steps each", box=None)
     for task in dict.fromkeys(run.task for run in runs):
         of_task = [run for run in runs if run.task == task]

@@ -14,6 +14,7 @@ from mimex.agents.ppo import Batch
 from mimex.commands.build import episode_steps, make_env, make_off_policy, make_training, seed_for
 from mimex.config import MAY_CHANGE, TrainConfig, of_suite, parse
 from mimex.data.transitions import Transitions
+from mimex.files import sync
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
 from mimex.track.logger import Logger, Sink
@@ -35,6 +36,10 @@ AnyTraining = Training | OffPolicyTraining
 UNFINISHED = "unfinished"
 """In a checkpoint, a list with the metrics of the row whose evaluation was given up, which the run
 that continues makes first."""
+
+
+ROWS = "rows"
+"""In a checkpoint, how many rows of metrics there were."""
 
 
 class FailedUpdateError(RuntimeError):
@@ -67,11 +72,17 @@ def train(config: TrainConfig) -> int:
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
-        folder.claim(config.to_dict(), MAY_CHANGE)  # settings that make no run leave no trace
+        # Settings that make no run leave no trace.
+        notes = folder.claim(config.to_dict(), MAY_CHANGE)
         saved = checkpoints.latest()
-        folder.truncate_metrics(None if saved is None else saved[0])
+        notes += folder.restore_metrics(
+            None if saved is None else (saved[0], saved[1].get(ROWS)),
+            min(config.eval.every, config.track.checkpoint_every),
+        )
         if saved is not None:
-            training.load_state_dict(saved[1])
+            with checkpoints.fitting():
+                training.load_state_dict(saved[1])
+            notes.append(f"continuing from step {training.step:,}")
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
@@ -79,8 +90,8 @@ def train(config: TrainConfig) -> int:
         display = stack.enter_context(
             Display(config.steps, title, unit=unit, start_step=training.step)
         )
-        if saved is not None:
-            display.note(f"continuing from step {training.step:,}")
+        for note in notes:
+            display.note(note)
         health = health_after(folder.metrics)
         before = saved_at = training.step
         unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
@@ -92,27 +103,29 @@ def train(config: TrainConfig) -> int:
                 try:
                     with training.clock("evaluating"):
                         result = _evaluated(config, eval_env, training, stop, display)
+                        folder.require_same()
                         training.record_novelty(folder.path)
                 except StoppedError:
-                    _save(checkpoints, training, unfinished=[metrics])
+                    _save(folder, checkpoints, training, unfinished=[metrics])
                     saved_at = training.step
                     break
                 metrics |= result.metrics()
                 score = result.score
             logger.log(training.step, metrics)
+            folder.rows += 1
             display.update(training.step, metrics)
             for words in health.look(metrics):
                 display.note(f"step {training.step:,}: {words}")
             due = _passes(config.track.checkpoint_every, before, training.step)
             if done or score is not None or due:
-                _save(checkpoints, training, score)
+                _save(folder, checkpoints, training, score)
                 saved_at = training.step
             before = training.step
             if stop:
                 break
         if stop.signal is not None:
             if training.step > saved_at:
-                _save(checkpoints, training)
+                _save(folder, checkpoints, training)
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
                 "command continues"
@@ -141,14 +154,20 @@ def _evaluated(
 
 
 def _save(
+    folder: RunFolder,
     checkpoints: Checkpoints,
     training: AnyTraining,
     score: float | None = None,
     unfinished: Sequence[Metrics] = (),
 ) -> None:
+    folder.require_same()
+    # What a checkpoint counts on comes before it.
+    sync(folder.metrics)
+    sync(folder.path)
     if isinstance(training, OffPolicyTraining) and training.save_replay:
-        training.replay.save()  # before the checkpoint that counts on it
-    state = training.state_dict() | ({UNFINISHED: list(unfinished)} if unfinished else {})
+        training.replay.save()
+    state = training.state_dict() | {ROWS: folder.rows}
+    state |= {UNFINISHED: list(unfinished)} if unfinished else {}
     checkpoints.save(training.step, state, best=score)
 
 

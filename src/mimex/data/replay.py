@@ -92,7 +92,7 @@ class ReplayBuffer:
         self.terminated = torch.zeros(total, dtype=torch.bool)
         self.ages = torch.zeros(total, dtype=torch.int64)  # observations of the episode before
         self.added = [0] * num_envs  # observations ever added to each ring
-        self._log = None if folder is None else ReplayLog(folder, self._arrays, self.slots)
+        self.log = None if folder is None else ReplayLog(folder, self._arrays, self.slots)
 
     def __len__(self) -> int:
         """How many observations there are."""
@@ -275,9 +275,9 @@ class ReplayBuffer:
 
     def save(self) -> None:
         """Writes what was added since the last time to the folder."""
-        if self._log is None:
+        if self.log is None:
             raise ValueError("this replay buffer was made without folder: it cannot be saved.")
-        self._log.append(self.added)
+        self.log.append(self.added)
 
     def state_dict(self) -> dict[str, Any]:
         """How much there is; the observations themselves are in the folder after ``save``."""
@@ -292,8 +292,8 @@ class ReplayBuffer:
                 f"the saved replay buffer has {len(state['added'])} rings of {state['slots']} "
                 f"slots, this one {self.num_envs} of {self.slots}: use the same replay.capacity."
             )
-        if self._log is None:
+        if self.log is None:
             raise ValueError("this replay buffer was made without folder: it cannot be loaded.")
         added = [int(count) for count in state["added"]]
-        self._log.read(added)
+        self.log.read(added)
         self.added = added

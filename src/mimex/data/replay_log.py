@@ -24,6 +24,10 @@ LONGEST = 4096
 """Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
 
 
+class DamagedReplayError(OSError):
+    """The files of a replay buffer are not what was written."""
+
+
 class _Stretch(NamedTuple):
     """A file and the observations in it: of one environment, from ``first`` to before ``end``."""
 
@@ -46,6 +50,11 @@ class ReplayLog:
         self.folder, self._arrays, self._slots = folder, arrays, slots
         self._saved: list[int] = []  # per environment, how many observations are in the files
         self._before: list[int] = []  # the same at the save before
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no file."""
+        return not self._stretches()
 
     def append(self, added: list[int]) -> None:
         """Writes the observations up to these numbers of each environment.
@@ -70,7 +79,7 @@ class ReplayLog:
         """Fills the rings with the observations up to these numbers of each environment.
 
         Raises:
-            ValueError: If a file is missing or damaged.
+            DamagedReplayError: If a file is missing or damaged.
         """
         stretches = sorted(self._stretches(), key=lambda stretch: stretch.first)
         for env, end in enumerate(added):
@@ -80,9 +89,9 @@ class ReplayLog:
                     self._load(stretch, wanted, min(stretch.end, end))
                     wanted = min(stretch.end, end)
             if wanted < end:
-                raise ValueError(
-                    f"the replay buffer in {self.folder} lacks observations {wanted} to {end} of "
-                    f"environment {env}, which its checkpoint expects: a file is gone."
+                raise self._damaged(
+                    f"observations {wanted} to {end} of environment {env} are gone from "
+                    f"{self.folder}"
                 )
         self._saved, self._before = list(added), []
 
@@ -99,13 +108,22 @@ class ReplayLog:
                 digest = file.metadata()["sha256"]
                 tensors = {name: file.get_tensor(name) for name in self._arrays}
         except (SafetensorError, KeyError, TypeError) as error:
-            raise ValueError(f"{stretch.path} is damaged ({error}).") from error
-        if digest != _digest(tensors):
-            raise ValueError(f"{stretch.path} is damaged: its checksum does not match.")
+            raise self._damaged(f"{stretch.path} is damaged ({error})") from error
+        if digest != _digest(tensors) or any(
+            tensors[name].shape != (stretch.end - stretch.first, *array.shape[1:])
+            for name, array in self._arrays.items()
+        ):
+            raise self._damaged(f"{stretch.path} is damaged: it is not what was written")
         rows = self._rows(stretch.env, first, end)
         some = slice(first - stretch.first, end - stretch.first)
         for name, array in self._arrays.items():
             array[rows] = tensors[name][some]
+
+    def _damaged(self, what: str) -> DamagedReplayError:
+        return DamagedReplayError(
+            f"{what}: restore the replay buffer, or remove the folder {self.folder} to continue "
+            "with an empty one."
+        )
 
     def _rows(self, env: int, first: int, end: int) -> Tensor:
         return env * self._slots + torch.arange(first, end) % self._slots

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mimex.data.state import read_state
 from mimex.types import Array, Window
 
 
@@ -91,7 +92,10 @@ class WindowTracker:
         return Window(torch.cat([kept, newest.unsqueeze(1)], dim=1), valid, window_actions)
 
     def _row(self, name: str, values: Array, width: int) -> Tensor:
-        row = torch.as_tensor(values, dtype=torch.float32, device=self._valid.device)
+        given = torch.as_tensor(values)
+        if given.is_complex():
+            raise ValueError(f"{name} has complex numbers; expected real ones.")
+        row = given.to(self._valid.device, torch.float32)
         if row.shape != (self.num_envs, width):
             raise ValueError(
                 f"{name} has shape {tuple(row.shape)}; expected ({self.num_envs}, {width}): one "
@@ -108,17 +112,12 @@ class WindowTracker:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
-        ours = self.state_dict()
-        for name, value in ours.items():
-            if name not in state or state[name].shape != value.shape:
-                raise ValueError(
-                    f"the state's {name} has shape "
-                    f"{tuple(state[name].shape) if name in state else None}; expected "
-                    f"{tuple(value.shape)}."
-                )
-        self._features, self._valid = state["features"].clone(), state["valid"].clone()
-        if self._actions is not None:
-            self._actions = state["actions"].clone()
+        loaded = {
+            name: read_state(name, state.get(name), value.shape, value.dtype)
+            for name, value in self.state_dict().items()
+        }
+        self._features, self._valid = loaded["features"], loaded["valid"]
+        self._actions = loaded.get("actions")
 
 
 def replay_rows(

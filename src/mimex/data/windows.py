@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from mimex.data.state import read_state
 from mimex.types import Array, Window
 
 EndsAt = Literal["observation", "next"]
@@ -233,6 +234,13 @@ class RolloutWindows:
             )
         if actions is not None and actions.shape[:2] != grid:
             raise ValueError(f"actions has shape {tuple(actions.shape)}; expected {grid} + (A,).")
+        if actions is not None and self._action is not None:
+            before = tuple(self._action.shape[1:])
+            if actions.shape[2:] != before:
+                raise ValueError(
+                    f"actions has {tuple(actions.shape[2:])} numbers a step; the rollout before "
+                    f"had {before}."
+                )
         if self.ends_at != "next":
             return
         if last is None or last.shape != (self.num_envs, *width):
@@ -258,15 +266,24 @@ class RolloutWindows:
         return {name: value.clone() for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
-        if state["valid"].shape != self._valid.shape:
-            raise ValueError(
-                f"the state is of windows (num_envs, length - 1) = {tuple(state['valid'].shape)}; "
-                f"expected {tuple(self._valid.shape)}."
-            )
-        for name in ("features", "valid", "led_to", "action", "starting", "resetting"):
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        steps, envs = self._valid.shape, self._starting.shape
+        loaded: dict[str, Tensor | None] = {}
+        for name, shape, kind in (
+            ("valid", steps, torch.bool),
+            ("starting", envs, torch.bool),
+            ("resetting", envs, torch.bool),
+            ("features", steps, None),
+            ("led_to", steps, None),
+            ("action", envs, None),
+        ):
             value = state.get(name)
-            setattr(self, f"_{name}", None if value is None else value.clone())
+            if value is None and kind is None:
+                loaded[name] = None
+                continue
+            loaded[name] = read_state(name, value, shape, kind)
+        for name, value in loaded.items():
+            setattr(self, f"_{name}", value)
 
 
 def _follow(row: Tensor, before: Tensor, length: int) -> Tensor:

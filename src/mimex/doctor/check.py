@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.markup import escape
 from rich.table import Table
 
 Status = Literal["pass", "fail", "warn", "skip"]
@@ -38,12 +39,13 @@ def all_well(checks: Iterable[Check]) -> bool:
 
 def table(title: str, checks: Sequence[Check]) -> Table:
     """The checks as a table for the terminal."""
-    shown = Table(title=title, title_justify="left", show_lines=True)
+    shown = Table(title=escape(title), title_justify="left", show_lines=True)
     for column in ("", "check", "finding", "remedy"):
         shown.add_column(column)
     for check in checks:
         colour = COLOURS[check.status]
         shown.add_row(
-            f"[{colour}]{check.status}[/{colour}]", check.name, check.finding, check.remedy
+            f"[{colour}]{check.status}[/{colour}]",
+            *map(escape, (check.name, check.finding, check.remedy)),
         )
     return shown

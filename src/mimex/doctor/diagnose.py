@@ -84,6 +84,9 @@ def _own_checks(setup: Setup, *, whole: bool) -> list[Check]:
         own = _seeded(setup)
     except ValueError as error:  # how a bonus and its scale refuse NaN
         return [Check(FINITE, "fail", f"{error}", "see which observation or reward is meant")]
+    except Exception as error:
+        finding = f"{type(error).__name__}: {error}"
+        return [Check(RUNS, "fail", finding, "let setup() work with its own defaults")]
     checks = [check_finite(own), check_share(own)]
     if own.bonus is None:
         finding = "the bonus was not found in what the set-up returned"

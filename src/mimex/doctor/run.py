@@ -48,7 +48,12 @@ def load_setup(target: str) -> Setup:
         module = path.stem
     elif "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does
-    found = import_module(module)
+    try:
+        found = import_module(module)
+    except Exception as error:  # whatever a file of yours may do when it is read
+        raise ValueError(
+            f"target={target!r}: {module} cannot be imported ({type(error).__name__}: {error})."
+        ) from error
     if not callable(getattr(found, function, None)):
         raise ValueError(f"target={target!r}: {module} has no function {function}.")
     setup: Setup = getattr(found, function)

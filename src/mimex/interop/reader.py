@@ -51,7 +51,12 @@ class SpaceReader:
         """Rows ``(N, D)`` of a batch of N values: an array, or a mapping of arrays."""
         chosen = values[self.key] if self.key is not None else values
         if self.encoder is None:
-            return _rows(self.space, chosen)
+            try:
+                return _rows(self.space, chosen)
+            except (RuntimeError, ValueError, TypeError, LookupError) as error:
+                raise ValueError(
+                    f"the {self.name}s are no batch of values of {self.space}: {error}"
+                ) from error
         with torch.no_grad():
             if isinstance(chosen, Mapping):
                 batch: Any = {name: torch.as_tensor(value) for name, value in chosen.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, get_args
@@ -12,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.bonus.inputs import Encoder
+from mimex.bonus.inputs import Encoder, check_fraction
 from mimex.bonus.scale import BonusScale, Rewards
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import EndsAt
@@ -68,8 +70,9 @@ class BonusStream:
     ) -> None:
         if ends_at not in get_args(EndsAt):
             raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
-        if learn_every is not None and learn_every < 1:
+        if learn_every is not None and not 1 <= learn_every < math.inf:
             raise ValueError(f"learn_every={learn_every} must be at least 1, or None for never.")
+        check_fraction(train_fraction)
         self.bonus, self.num_envs, self.ends_at = bonus, num_envs, ends_at
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
         self.learn_every, self.train_fraction = learn_every, train_fraction
@@ -79,9 +82,8 @@ class BonusStream:
         self.transitions = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.at_once = False  # steps are not paid for one by one, but by settle()
-        self._unpaid: list[
-            tuple[Window, Tensor, Tensor, Tensor]
-        ] = []  # window, real, reward, ended
+        # Windows, which steps are real, rewards, which ended.
+        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor]] = []
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -96,7 +98,7 @@ class BonusStream:
         tracker, rows = self._follow(observations)
         starts = torch.ones(self.num_envs, dtype=torch.bool)
         if which is not None:
-            starts = torch.as_tensor(which, dtype=torch.bool)
+            starts = self._each("which", which).bool()
         before = tracker.state_dict()
         after = tracker.push(rows, starts, self._no_actions())
         if not bool(starts.all()):
@@ -133,10 +135,11 @@ class BonusStream:
         if self._window is None:
             raise RuntimeError("step() before reset(): the first observation is not known yet.")
         tracker, rows = self._follow(observations)
-        ended = torch.as_tensor(ended, dtype=torch.bool)
+        extrinsic = self._each("extrinsic", extrinsic).clone()
+        ended = self._each("ended", ended).bool()
         starts = torch.zeros_like(ended)
         if ignored is not None:
-            starts = torch.as_tensor(ignored, dtype=torch.bool)
+            starts = self._each("ignored", ignored).bool()
         real = ~starts
         led = None if self.read_action is None else self.read_action(actions)
         came_from = self._window
@@ -150,7 +153,6 @@ class BonusStream:
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
             window = chosen(window, real)
-        extrinsic = torch.as_tensor(extrinsic).clone()
         if self.at_once:
             self._unpaid.append((window, real, extrinsic, ended))
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
@@ -161,6 +163,14 @@ class BonusStream:
         if len(window):
             self._learn(window)
         return rewards
+
+    def _each(self, name: str, values: Any) -> Tensor:
+        """One value for each environment ``(N,)``, checked."""
+        found = torch.as_tensor(values)
+        if found.shape != (self.num_envs,):
+            expected = f"expected ({self.num_envs},): one for each environment"
+            raise ValueError(f"{name} has shape {tuple(found.shape)}; {expected}.")
+        return found
 
     def settle(self) -> Rewards:
         """With ``at_once``: pays for all steps since it was last called, ``(M, N)``.
@@ -213,14 +223,13 @@ class BonusStream:
         """The tracker, made if need be, and the rows ``(N, D)`` of these observations."""
         rows = self.read(observations)
         if self._tracker is None:
-            actions = self._no_actions()
-            self._tracker = WindowTracker(
-                self.num_envs,
-                self.bonus.length,
-                rows.shape[1],
-                None if actions is None else actions.shape[1],
-            )
+            self._tracker = self._new_tracker(rows.shape[1])
         return self._tracker, rows
+
+    def _new_tracker(self, feature_dim: int) -> WindowTracker:
+        actions = self._no_actions()
+        action_dim = None if actions is None else actions.shape[1]
+        return WindowTracker(self.num_envs, self.bonus.length, feature_dim, action_dim)
 
     def _no_actions(self) -> Tensor | None:
         if self.read_action is None:
@@ -244,21 +253,21 @@ class BonusStream:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         history, tracker = state.get("tracker"), None
-        if history is not None:
-            actions = history.get("actions")
-            tracker = WindowTracker(
-                self.num_envs,
-                self.bonus.length,
-                history["features"].shape[2],
-                None if actions is None else actions.shape[2],
-            )
-            tracker.load_state_dict(history)
-        self.bonus.load_state_dict(state["bonus"])
+        try:
+            if history is not None:
+                tracker = self._new_tracker(history["features"].shape[2])
+                tracker.load_state_dict(history)
+            pending = [whole(state["pending"])] if "pending" in state else []
+            transitions = int(state["transitions"])
+            paid = {name: float(state["paid"][name]) for name in self.paid}
+            copy.deepcopy(self.scale).load_state_dict(state["scale"])  # refused before we change
+            self.bonus.load_state_dict(state["bonus"])
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no state of a BonusStream: {error!r}.") from error
         self.scale.load_state_dict(state["scale"])
         self._tracker, self._window = tracker, None if history is None else whole(history)
-        self._unpaid = []
-        self._pending = [whole(state["pending"])] if "pending" in state else []
-        self.transitions, self.paid = int(state["transitions"]), dict(state["paid"])
+        self._unpaid, self._pending = [], pending
+        self.transitions, self.paid = transitions, paid
 
     def save(self, path: Path | str) -> None:
         """Writes ``state_dict`` to a file (safetensors and JSON: loading executes nothing)."""

@@ -53,14 +53,17 @@ class RunningMeanStd:
         return {"mean": self.mean.clone(), "var": self.var.clone(), "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         for name in ("mean", "var"):
             if tuple(state[name].shape) != self.shape:
                 raise ValueError(
                     f"the saved {name} has shape {tuple(state[name].shape)}; expected "
                     f"{self.shape}: it is the state of other statistics."
                 )
-        self.mean, self.var = (
+            if not bool(state[name].isfinite().all()):
+                raise ValueError(f"the saved {name} has numbers that are not finite.")
+        mean, var = (
             state[name].to(self.mean.device, torch.float64).clone() for name in ("mean", "var")
         )
         self.count = int(state["count"])
+        self.mean, self.var = mean, var

@@ -13,10 +13,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from mimex.files import replacing
+from mimex.files import open_own, read_object, replacing
 from mimex.study.plan import Plan, PlannedRun
 
 _TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
@@ -41,12 +42,17 @@ class StudyFolder:
         """
         before = {run["name"]: run for run in self.read()["runs"]}
         for run in runs:
-            known = before.get(run.name)
-            if known and _compared(known["settings"]) != _compared(dict(run.settings)):
+            known = before.get(run.name, {}).get("settings")
+            if known and _compared(known) != _compared(dict(run.settings)):
                 raise ValueError(
                     f"{self.path} holds another study: {run.name} was started with "
-                    f"{_compared(known['settings'])}, now it would be "
+                    f"{_compared(known)}, now it would be "
                     f"{_compared(dict(run.settings))}. Choose another --out."
+                )
+            if self.run(run.name).is_symlink():
+                raise OSError(
+                    f"{self.run(run.name)} is a symbolic link, but a study's runs are in its own "
+                    "folder: remove the link, or choose another --out."
                 )
         now = {run.name: asdict(run) for run in runs}
         text = json.dumps(
@@ -59,14 +65,16 @@ class StudyFolder:
     def read(self) -> dict[str, Any]:
         """What study.json says; no runs where there is none yet."""
         path = self.path / "study.json"
-        if not path.exists():
+        if not os.path.lexists(path):
             return {"runs": []}
-        try:
-            study: dict[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
+        study = read_object(path)
+        plan, runs = study.get("plan", {}), study.get("runs")
+        metric = plan.get("metric", "") if isinstance(plan, dict) else None
+        if not isinstance(metric, str) or not isinstance(runs, list) or not all(map(_is_run, runs)):
             raise ValueError(
-                f"{path} is not JSON ({error}): restore it, or choose another --out."
-            ) from error
+                f"{path} does not tell a plan and its runs by name, labels and settings: restore "
+                "it, or choose another folder."
+            )
         return study
 
     def run(self, name: str) -> Path:
@@ -82,10 +90,10 @@ class StudyFolder:
         for line in reversed(_tail(self.run(name) / "metrics.jsonl").splitlines(keepends=True)):
             try:
                 row = json.loads(line) if line.endswith("\n") else None
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
-            if isinstance(row, dict) and "step" in row:
-                return row
+            if isinstance(row, dict) and isinstance(row.get("step"), int | float):
+                return {name: x for name, x in row.items() if isinstance(x, int | float)}
         return {}
 
     def finished(self, run: PlannedRun) -> bool:
@@ -102,6 +110,16 @@ class StudyFolder:
         return [line for line in said if line][-lines:]
 
 
+def _is_run(value: Any) -> bool:
+    """Whether a value that JSON gave is a planned run."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return False
+    labels, settings = value.get("labels"), value.get("settings", {})
+    if not isinstance(labels, dict) or not isinstance(settings, dict):
+        return False
+    return all(isinstance(label, str) for label in labels.values())
+
+
 def _compared(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings that make a run what it is."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))  # lists for tuples, as it was read
@@ -110,7 +128,7 @@ def _compared(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with FileIO(open_own(path, os.O_RDONLY)) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
             return file.read().decode(errors="replace")

@@ -156,6 +156,14 @@ def _slug(text: str) -> str:
 
 
 def _require_not_reserved(plan: str, settings: Settings) -> None:
+    for name, value in settings.items():
+        words = value if isinstance(value, list | tuple) else [value]
+        if not re.fullmatch(r"[\w.]+", name) or any(str(word).startswith("--") for word in words):
+            raise ValueError(
+                f"the plan {plan!r} sets {name} to {value!r}, of which a part would be read as "
+                "another setting: names have letters, digits, _ and dots, and values no dashes "
+                "at their beginning."
+            )
     for name in RESERVED:
         if name in settings:
             raise ValueError(

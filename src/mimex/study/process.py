@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mimex.files import append_to
 from mimex.train.folder import FolderInUseError, RunFolder
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -71,7 +72,6 @@ class Process:
 
 
 def _start(job: Job) -> subprocess.Popen[bytes]:
-    job.log.parent.mkdir(parents=True, exist_ok=True)
     threads = {f"{library}_NUM_THREADS": str(job.threads) for library in ("OMP", "MKL", "OPENBLAS")}
     starter = os.getpid()
 
@@ -84,7 +84,7 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
             if os.getppid() != starter:  # it was killed in between
                 os._exit(128 + signal.SIGTERM)
 
-    with job.log.open("ab", buffering=0) as log:
+    with append_to(job.log) as log:
         log.write(f"$ mimex {shlex.join(job.command)}\n".encode())
         return subprocess.Popen(
             [sys.executable, "-m", "mimex.cli", *job.command],

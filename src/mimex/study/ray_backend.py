@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from mimex.files import append_to
 from mimex.study.backends import PATIENCE
 from mimex.study.process import Job, Process
 
@@ -75,9 +76,8 @@ class RayBackend:
             try:
                 codes[job.name] = int(self._ray.get(task))
             except self._ray.exceptions.RayError as error:
-                job.log.parent.mkdir(parents=True, exist_ok=True)
-                with job.log.open("a") as log:
-                    log.write(f"{error}\n")
+                with append_to(job.log) as log:
+                    log.write(f"{error}\n".encode())
                 codes[job.name] = 1
         return codes
 

@@ -28,6 +28,8 @@ _LAST = np.array([(1 << 64) - (1 << 64 - 8 * count) for count in range(9)], np.u
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number, by which multiplying loses nothing: it spreads the bits of names."""
 
+_LARGEST_STEP = 2.0**63
+
 _WHOLE_DIGITS, _FRACTION_DIGITS = 16, 24
 """The longest numbers that are read all at once."""
 
@@ -35,7 +37,7 @@ _WHOLE_DIGITS, _FRACTION_DIGITS = 16, 24
 def read_columns(text: bytes) -> dict[str, Numbers]:
     """The metrics of JSON lines by name ``(rows,)``, NaN where a row lacks one or has null.
 
-    Rows are taken up to the first that is not whole, as continuing the run would take them.
+    Lines that are no rows are left out, as continuing the run would do.
     """
     whole = text[: text.rfind(b"\n") + 1]
     columns = _read_plain(whole)
@@ -47,16 +49,16 @@ def _read_json(text: bytes) -> dict[str, Numbers]:
     for line in text.splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
-            break
-        if not isinstance(row, dict) or "step" not in row:
-            break
-        rows.append(row)
+        except (ValueError, RecursionError):
+            continue
+        step = row.get("step") if isinstance(row, dict) else None
+        if isinstance(step, int | float) and 0 <= step < _LARGEST_STEP:
+            rows.append(row)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: np.full(len(rows), np.nan) for name in names}
     for place, row in enumerate(rows):
         for name, value in row.items():
-            if isinstance(value, int | float):
+            if isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 1023):
                 columns[name][place] = value
     return columns or {"step": np.empty(0)}
 
@@ -101,7 +103,8 @@ def _read_plain(text: bytes) -> dict[str, Numbers] | None:
         for start, end, column in zip(opens[named] + 1, closes[named], table, strict=True):
             name = text[start:end].decode()
             columns.setdefault(name, np.full(len(row_ends), np.nan))[rows] = column
-    return None if np.isnan(columns["step"]).any() else columns
+    steps = columns["step"]
+    return columns if ((steps >= 0) & (steps < _LARGEST_STEP)).all() else None
 
 
 def _all_are(words: Words, places: Places, characters: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.files import read_object, read_own
 from mimex.study.labels import method_labels, natural
 from mimex.study.rows import read_columns
 
@@ -19,6 +19,13 @@ Numbers = NDArray[np.float64]
 
 POINTS = 200
 """Of a common grid at most: more than a panel of a figure shows."""
+
+
+LARGEST = 1e100
+"""Values beyond it are taken for missing: sums of their squares would not be numbers."""
+
+_KINDS = {"task": str, "bonus": str, "seed": int, "steps": int}
+"""Of settings that every run has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +63,17 @@ class Run:
         return len(steps) > 0 and bool(steps[-1] >= self.config.get("steps", 0))
 
     def curve(self, metric: str) -> tuple[Numbers, Numbers]:
-        """The steps at which a metric was reported, and its values; empty if it never was."""
+        """The steps at which a metric was reported, and its values; empty if it never was.
+
+        Steps increase: a row that goes back, which no run writes, is left out.
+        """
         if metric not in self.columns:
             return np.empty(0), np.empty(0)
         values = self.columns[metric]
-        told = np.isfinite(values)
-        return self.columns["step"][told], values[told]
+        told = np.abs(values) < LARGEST
+        steps, values = self.columns["step"][told], values[told]
+        ahead = steps > np.append(-np.inf, np.maximum.accumulate(steps)[:-1])[: len(steps)]
+        return steps[ahead], values[ahead]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +93,22 @@ def load_run(path: Path) -> Run:
             f"{path} has no config.json: expected a run folder, as `mimex train` leaves it."
         )
     metrics = path / "metrics.jsonl"
-    return Run(
+    run = Run(
         name=path.resolve().name,
         path=path,
-        config=_json(config),
-        about=_json(about) if about.exists() else {},
-        columns=read_columns(metrics.read_bytes() if metrics.exists() else b""),
+        config=read_object(config),
+        about=read_object(about) if about.exists() else {},
+        columns=read_columns(read_own(metrics) if metrics.exists() else b""),
     )
+    for name, kind in _KINDS.items():
+        if not isinstance(run.config.get(name, kind()), kind):
+            raise ValueError(
+                f"{config} has {run.config[name]!r} for {name}: restore it, or leave it out."
+            )
+    told, resumed = run.about.get("versions", {}), run.about.get("resumed", [])
+    if not isinstance(told, dict) or not isinstance(resumed, list):
+        raise ValueError(f"{about} does not tell the run's versions: restore or remove it.")
+    return run
 
 
 def find_runs(paths: Iterable[Path | str]) -> list[Run]:
@@ -191,13 +212,3 @@ def _folders(path: Path, seen: set[Path]) -> list[Path]:
         return [path]
     children = sorted(child for child in path.iterdir() if not child.name.startswith("."))
     return [folder for child in children for folder in _folders(child, seen)]
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}): restore it, or leave it out.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no settings by name: restore it, or leave it out.")
-    return content

@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -129,7 +130,7 @@ class StudyTable:
         return max(0.0, self.runs[name].steps - self._rows[name].get("step", 0.0))
 
     def _table(self, states: dict[str, str]) -> Table:
-        table = Table("run", "", "steps", "of", "steps/s", self.metric, "left", box=None)
+        table = Table("run", "", "steps", "of", "steps/s", escape(self.metric), "left", box=None)
         for column in table.columns[2:]:
             column.justify = "right"
         room = max(3, self._console.size.height - ROWS_ASIDE)

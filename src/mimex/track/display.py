@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -80,7 +81,7 @@ class Display:
                 console=self._console,
                 expand=True,
             )
-            self._task = self._bar.add_task(title, total=total_steps, completed=start_step)
+            self._task = self._bar.add_task(escape(title), total=total_steps, completed=start_step)
             self._live = Live(self._picture(), console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> Self:

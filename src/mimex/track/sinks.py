@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from mimex.files import append_to
 from mimex.types import Metrics
 
 
@@ -24,10 +25,9 @@ class JSONLines:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         # Without a buffer, so that a row which did not fit the disk is not tried again at exit.
-        self._file = path.open("ab", buffering=0)
+        self._file = append_to(path)
 
     def write(self, step: int, metrics: Metrics) -> None:
         finite = {name: x if math.isfinite(x) else None for name, x in metrics.items()}

@@ -11,14 +11,16 @@ import logging
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
 
-from mimex.files import ASIDE, replacing
+from mimex.files import ASIDE, read_own, replacing
 from mimex.train.packing import checksum, pack, unpack
 
 FORMAT = 1
@@ -30,8 +32,16 @@ _MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _log = logging.getLogger(__name__)
 
 
-class DamagedCheckpointError(Exception):
+class DamagedCheckpointError(ValueError):
     """A checkpoint file is cut short, altered, or not one of ours."""
+
+
+class OtherFormatError(DamagedCheckpointError):
+    """A checkpoint file is of a version of mimex whose files this one cannot read."""
+
+
+class UnfitCheckpointError(ValueError):
+    """A checkpoint is whole, but not of what it shall continue."""
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
@@ -67,20 +77,22 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         DamagedCheckpointError: If the file is not exactly what was written.
     """
-    content = path.read_bytes()
+    content = read_own(path)
     try:
         # Cloned to memory as aligned as any tensor's: rounding in kernels can depend on it.
         tensors = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
         header_size = int.from_bytes(content[:8], "little")
         header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
         if header["format"] != FORMAT:
-            raise DamagedCheckpointError(
+            raise OtherFormatError(
                 f"{path} has the checkpoint format {header['format']}; this version of mimex "
-                f"reads format {FORMAT}."
+                f"reads format {FORMAT}: use the version that wrote it, or another folder."
             )
         if header["sha256"] != checksum(header["state"], tensors):
             raise DamagedCheckpointError(f"{path} was altered: its checksum does not match.")
         state: dict[str, Any] = unpack(header["state"], tensors)
+    except DamagedCheckpointError:
+        raise
     except (SafetensorError, *_MISFITS) as error:
         raise DamagedCheckpointError(
             f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: {error})."
@@ -103,6 +115,7 @@ class Checkpoints:
         self.keep = keep
         self._best_score: float | None = None
         self._damaged: list[Path] = []
+        self._opened = folder, ""  # the file that was read last, and the version that wrote it
 
     def save(self, step: int, state: Mapping[str, Any], best: float | None = None) -> None:
         """Saves the state of a step, then removes what is no longer needed.
@@ -123,7 +136,7 @@ class Checkpoints:
                 "continue from latest(), or save to another folder."
             )
         path = self.folder / f"step_{step:012d}.safetensors"
-        save(path, {"step": step, "score": best, "state": state})
+        save(path, {"mimex": version("mimex"), "step": step, "score": best, "state": state})
         if best is not None and best > self._score_to_beat():
             with replacing(self._best_path) as aside:
                 shutil.copyfile(path, aside)
@@ -135,31 +148,64 @@ class Checkpoints:
     def latest(self) -> tuple[int, dict[str, Any]] | None:
         """The step and state of the newest checkpoint that can be read; None if there is none.
 
-        A damaged one is passed over with a warning in the log, and removed by the next save.
+        A damaged one is passed over with a warning in the log, and removed by the next save. Where
+        none of the last ones is left, it is the best one.
 
         Raises:
             DamagedCheckpointError: If there are checkpoints, and all are damaged.
         """
         paths = self._paths()
-        for step in sorted(paths, reverse=True):
+        candidates = [paths[step] for step in sorted(paths, reverse=True)]
+        if self._best_path.exists():
+            candidates.append(self._best_path)
+        for path in candidates:
             try:
-                return step, load(paths[step])["state"]
+                found = self._open(path)
+            except OtherFormatError:
+                raise
             except DamagedCheckpointError as error:
                 _log.warning("%s Falling back to the checkpoint before it.", error)
-                self._damaged.append(paths[step])
-        if paths:
+                self._damaged.append(path)
+                continue
+            if path == self._best_path:
+                _log.warning("%s lacks its last checkpoints: taking the best one.", self.folder)
+            return found
+        if candidates:
             raise DamagedCheckpointError(
-                f"all {len(paths)} checkpoints in {self.folder} are damaged; remove them to start "
-                "from the beginning."
+                f"all {len(candidates)} checkpoints in {self.folder} are damaged: restore one of "
+                "them, or choose another folder to start from the beginning."
             )
         return None
 
     def best(self) -> tuple[int, dict[str, Any]] | None:
         """The step and state with the greatest score; None if no save came with a score."""
-        if not self._best_path.exists():
-            return None
-        saved = load(self._best_path)
-        return saved["step"], saved["state"]
+        return self._open(self._best_path) if self._best_path.exists() else None
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """In this block the state that was read last is loaded; an error then names its file.
+
+        Raises:
+            UnfitCheckpointError: In place of what a state without the expected parts leads to.
+        """
+        try:
+            yield
+        except (RuntimeError, LookupError, *_MISFITS) as error:
+            path, by = self._opened
+            raise UnfitCheckpointError(
+                f"{path}, saved by mimex {by}, does not fit this run of mimex {version('mimex')} "
+                f"({type(error).__name__}: {' '.join(str(error).split())}): use the version that "
+                "saved it, or another folder."
+            ) from error
+
+    def _open(self, path: Path) -> tuple[int, dict[str, Any]]:
+        saved = load(path)
+        try:
+            step, state = int(saved["step"]), saved["state"]
+            self._opened = path, saved.get("mimex", "of an older version")
+            return step, {**state}
+        except _MISFITS as error:
+            raise DamagedCheckpointError(f"{path} holds no step and state of a run.") from error
 
     @property
     def _best_path(self) -> Path:
@@ -171,7 +217,7 @@ class Checkpoints:
             if self._best_path.exists():
                 try:
                     self._best_score = float(load(self._best_path)["score"])
-                except DamagedCheckpointError as error:
+                except (TypeError, DamagedCheckpointError) as error:
                     _log.warning("%s The next best one will replace it.", error)
         return self._best_score
 

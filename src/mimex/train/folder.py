@@ -6,18 +6,30 @@ import fcntl
 import json
 import math
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mimex.files import replacing
+from mimex.files import ASIDE, append_to, open_own, read_object, read_own, replacing
 from mimex.train.about import about
 from mimex.train.flat import flat_settings
+
+FOLDERS = ("checkpoints", "figures", "logs", "novelty", "replay", "runs", "tensorboard", "videos")
+"""Folders that a run, or a study, makes inside its own."""
 
 
 class FolderInUseError(RuntimeError):
     """Another process is writing to the run folder."""
+
+
+class FolderLostError(RuntimeError):
+    """The run folder was renamed or removed while a run wrote to it."""
+
+
+class LostCheckpointsError(RuntimeError):
+    """The run folder has metrics of a run whose checkpoints are gone."""
 
 
 class OtherConfigError(ValueError):
@@ -39,25 +51,33 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self.videos = path / "videos"
-        self._lock: int | None = None
+        self.rows = 0  # of the metrics, counted by whoever writes them
+        self._locks: tuple[int, int] | None = None  # the folder itself, and a file in it
 
     def __enter__(self) -> Self:
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"{self.path} is a file; expected a folder for the run.")
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        for name in FOLDERS:
+            if (self.path / name).is_symlink():
+                raise OSError(
+                    f"{self.path / name} is a symbolic link, but a run writes into its own folder "
+                    "only: remove the link, or choose another folder."
+                )
+        note = open_own(self.path / ".lock", os.O_RDWR | os.O_CREAT)
+        self._locks = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY), note
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for descriptor in self._locks:
+                _lock(descriptor)
         except BlockingIOError as error:
-            owner = os.read(lock, 32).decode() or "unknown"
-            os.close(lock)
+            owner = os.read(note, 32).decode(errors="replace") or "unknown"
+            self.__exit__(None, None, None)
             raise FolderInUseError(
                 f"{self.path} is in use by another run (process {owner}): wait for its end, stop "
                 "it, or choose another folder."
             ) from error
-        os.ftruncate(lock, 0)
-        os.write(lock, str(os.getpid()).encode())
-        self._lock = lock
+        os.ftruncate(note, 0)
+        os.write(note, str(os.getpid()).encode())
         return self
 
     def __exit__(
@@ -67,25 +87,33 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         # The file stays: to remove it would let a third process lock another one of that name.
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for descriptor in self._locks or ():
+            os.close(descriptor)
+        self._locks = None
+
+    def require_same(self) -> None:
+        """Raises an error if the path no longer leads to the folder that was entered.
+
+        To write on would split the run in two.
+        """
+        assert self._locks is not None
+        try:
+            same = os.path.samestat(os.stat(self.path), os.fstat(self._locks[0]))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise FolderLostError(
+                f"{self.path} is no longer the folder that this run writes to: it was renamed or "
+                "removed. Rename it back and run again to continue from its last checkpoint."
+            )
 
     @property
     def config(self) -> dict[str, Any] | None:
         """The settings that the run was started with; None in a new folder."""
         path = self.path / "config.json"
-        if not path.exists():
-            return None
-        try:
-            config: dict[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(
-                f"{path} is not JSON ({error}): restore it, or choose another folder."
-            ) from error
-        return config
+        return read_object(path) if os.path.lexists(path) else None
 
-    def claim(self, config: Mapping[str, Any], force_keys: Iterable[str] = ()) -> None:
+    def claim(self, config: Mapping[str, Any], force_keys: Iterable[str] = ()) -> list[str]:
         """Makes this the folder of a run with these settings: a new one, or its continuation.
 
         Args:
@@ -93,38 +121,98 @@ class RunFolder:
             force_keys: Dotted names of settings that may differ from the run's start, such as
                 ``steps``; a name stands also for all below it. The new values are written.
 
+        Returns:
+            What whoever continues the run should know.
+
         Raises:
-            OtherConfigError: If any other setting differs; the message shows them all.
+            OtherConfigError: If any other setting differs; the message shows them all. Also if
+                there is a run whose settings are not known.
         """
-        if self._lock is None:
+        if self._locks is None:
             raise RuntimeError("claim() needs the lock: use `with RunFolder(path) as run`.")
         text = json.dumps(config, indent=2, default=os.fspath)
         before = self.config
         if before is not None:
-            self._require_same(before, json.loads(text), tuple(force_keys))
-        _write(self.path / "config.json", text)
-        self._record_start()
+            self._require_equal(before, json.loads(text), tuple(force_keys))
+        elif self.metrics.exists() or self.checkpoints.exists():
+            raise OtherConfigError(
+                f"{self.path} holds a run, but its config.json is gone: restore that file, or "
+                "choose another folder."
+            )
+        _write(self.path / "config.json", f"{text}\n".encode())
+        return self._record_start()
 
-    def truncate_metrics(self, after_step: int | None) -> None:
-        """Cuts the metrics from the first row on that is newer than a step, or half-written.
+    def restore_metrics(self, saved: tuple[int, int | None] | None, first_save: int) -> list[str]:
+        """Brings the metrics to where a checkpoint was; the run makes later rows again.
 
-        The run that continues from that step makes these rows again. For this the rows of a step
-        have to be written before its checkpoint.
+        For this the rows of a step have to reach the disk before its checkpoint. Lines that are no
+        rows are moved to metrics.damaged.jsonl.
 
         Args:
-            after_step: The step of the checkpoint; None if there is none, which cuts all.
-        """
-        if not self.metrics.exists():
-            return
-        keep = 0
-        with self.metrics.open("rb") as rows:
-            for row in rows:
-                if after_step is None or _step(row) > after_step:
-                    break
-                keep += len(row)
-        os.truncate(self.metrics, keep)
+            saved: The checkpoint's step, and how many rows there were (None if it does not say);
+                None without a checkpoint.
+            first_save: The step from which on a row is followed by a checkpoint.
 
-    def _require_same(
+        Returns:
+            What whoever continues the run should know.
+
+        Raises:
+            LostCheckpointsError: If there are rows of a run whose checkpoints are gone.
+        """
+        content = read_own(self.metrics) if os.path.lexists(self.metrics) else b""
+        *lines, tail = content.split(b"\n")
+        if _step(tail) is not None:
+            lines.append(tail)  # whole but for its end; otherwise a kill has cut it short
+        steps = [_step(line) for line in lines]
+        told = [step for step in steps if step is not None]
+        if saved is None:
+            return self._begin_metrics(told, first_save)
+        step, rows = saved
+        kept = [
+            line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step
+        ][:rows]
+        damaged = [line for line, at in zip(lines, steps, strict=True) if at is None and line]
+        notes = []
+        if damaged:
+            path = self.metrics.with_suffix(".damaged.jsonl")
+            with append_to(path) as file:
+                file.write(b"\n".join([*damaged, b""]))
+            notes.append(f"{len(damaged)} lines of {self.metrics} are no rows: moved to {path}")
+        lost = (min(step, 1) if rows is None else rows) - len(kept)
+        if lost > 0:
+            count = "all" if rows is None else lost
+            notes.append(
+                f"{self.metrics} lacks {count} rows of those up to step {step:,}, which are not "
+                "made again"
+            )
+        whole = b"\n".join([*kept, b""])
+        if not kept:
+            self.metrics.unlink(missing_ok=True)
+        elif whole != content:
+            _write(self.metrics, whole)
+        self.rows = len(kept)
+        return notes
+
+    def _begin_metrics(self, steps: list[float], first_save: int) -> list[str]:
+        """Puts aside the rows at these steps, of a run that had no checkpoint yet."""
+        left = [path.name for path in self.checkpoints.glob("*")]
+        # Of the rows from there on only the last can have been killed before its checkpoint; and
+        # the first checkpoint makes the folder, as a file that is not finished.
+        emptied = self.checkpoints.is_dir() and not any(name.startswith(ASIDE) for name in left)
+        if steps and (emptied or sum(step >= first_save for step in steps) > 1):
+            raise LostCheckpointsError(
+                f"{self.path} has metrics up to step {max(steps):,.0f}, but no checkpoint to "
+                "continue from: restore checkpoints/, or remove metrics.jsonl to start from the "
+                "beginning, or choose another folder."
+            )
+        self.rows = 0
+        if not self.metrics.exists() or self.metrics.stat().st_size == 0:
+            return []
+        before = self.metrics.with_suffix(".before.jsonl")
+        os.replace(self.metrics, before)
+        return [f"no checkpoint yet: from the beginning; {len(steps)} rows are now in {before}"]
+
+    def _require_equal(
         self, before: dict[str, Any], now: dict[str, Any], force_keys: tuple[str, ...]
     ) -> None:
         old, new = flat_settings(before), flat_settings(now)
@@ -141,23 +229,49 @@ class RunFolder:
                 + "\nGive the same settings to continue it, or choose another folder."
             )
 
-    def _record_start(self) -> None:
+    def _record_start(self) -> list[str]:
+        """Writes what the run is made with; returns in what this differs from its beginning."""
         path = self.path / "about.json"
         record = about()
-        if path.exists():
-            first = json.loads(path.read_text())
-            record = first | {"resumed": [*first.get("resumed", []), record]}
-        _write(path, json.dumps(record, indent=2))
+        notes = []
+        if os.path.lexists(path):
+            first = read_object(path)
+            versions, resumed = first.get("versions"), first.get("resumed", [])
+            if not isinstance(versions, dict) or not isinstance(resumed, list):
+                raise ValueError(f"{path} does not tell the run's versions: restore or remove it.")
+            others = [
+                f"{name} {versions.get(name)} (now {now})"
+                for name, now in record["versions"].items()
+                if versions.get(name) != now
+            ]
+            if others:
+                notes = [f"the run began with {', '.join(others)}: its numbers may differ"]
+            record = first | {"resumed": [*resumed, record]}
+        _write(path, f"{json.dumps(record, indent=2)}\n".encode())
+        return notes
 
 
-def _step(row: bytes) -> float:
-    """The step of a row of metrics; infinite if a kill or a power cut left it unreadable."""
+def _lock(descriptor: int) -> None:
+    """Locks a file or folder until it is closed, by this process or by the end of it."""
     try:
-        return float(json.loads(row)["step"]) if row.endswith(b"\n") else math.inf
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a network disk that cannot lock a folder: there the file has to do
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
 
 
-def _write(path: Path, text: str) -> None:
+def _step(row: bytes) -> float | None:
+    """The step of a row of metrics; None of what is no row."""
+    try:
+        step = json.loads(row)["step"]
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return None
+    number = isinstance(step, int | float) and not isinstance(step, bool)
+    return step if number and 0 <= step < math.inf else None
+
+
+def _write(path: Path, content: bytes) -> None:
     with replacing(path) as aside:
-        aside.write_text(text + "\n")
+        aside.write_bytes(content)

@@ -114,9 +114,11 @@ def read_records(run: Path) -> list[dict[str, Any]]:
     records = []
     for path in _records(run).values():
         try:
-            records.append(checkpoint.load(path))
+            record = checkpoint.load(path)
         except checkpoint.DamagedCheckpointError:
             continue
+        if record.keys() >= {"step", "planes", "films"}:
+            records.append(record)
     return records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
 from mimex.train.visits import Visits
 from mimex.types import Metrics, Window
+
+_log = logging.getLogger(__name__)
 
 REMEMBER_EPISODES = 10
 """Training episodes that the metrics are about: as many as DrQ-v2 evaluates."""
@@ -165,7 +168,8 @@ class OffPolicyTraining:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave.
 
-        Where the buffer was not saved, new episodes begin to fill a new one.
+        Where the buffer was not saved, or its files were removed, new episodes begin to fill a new
+        one.
         """
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
@@ -175,9 +179,13 @@ class OffPolicyTraining:
         self.observation = np.asarray(state["observation"])
         self.generator.set_state(state["generator"])
         self.probe = None if state["probe"] is None else Window(**state["probe"])
-        if state["replay"] is not None:
+        log = self.replay.log
+        if state["replay"] is not None and log is not None and not log.empty:
             self.replay.load_state_dict(state["replay"])
             self.collected = int(state["collected"])
         else:
+            if state["replay"] is not None:
+                _log.warning("The replay buffer's files are gone: continuing with an empty one.")
+            self.visits.forget()
             self.observation, _ = self.env.reset()
             self._start_episodes()

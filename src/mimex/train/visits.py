@@ -57,6 +57,10 @@ class Visits:
         self._states.append(np.array(states, np.float32))
         self._numbers.append([added - 1 for added in self.replay.added])
 
+    def forget(self) -> None:
+        """Drops what was noted since the last stretch, whose observations are gone."""
+        self._states, self._numbers = [], []
+
     def map_stretch(self) -> None:
         """Scores what was noted since the last time, and maps it."""
         if not self._states:

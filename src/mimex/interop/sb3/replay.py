@@ -6,6 +6,7 @@ novel it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -63,7 +64,7 @@ class ReplayBonus:
             )
         if ends_at not in get_args(EndsAt):
             raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
-        if learn_every < 1:
+        if not 1 <= learn_every < math.inf:
             raise ValueError(f"learn_every={learn_every} must be at least 1.")
         self.bonus: IntrinsicReward | None = bonus
         self.ends_at, self.learn_every, self.key, self.encoder = ends_at, learn_every, key, encoder

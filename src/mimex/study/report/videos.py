@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from mimex.files import ASIDE, read_own
 from mimex.study.runs import Group
 
 
@@ -18,9 +20,7 @@ def videos(groups: Sequence[Group], megabytes: float) -> tuple[list[dict[str, An
     """
     found = []  # (place within its group, ...), so that every group gets its first
     for group in groups:
-        paths = [
-            (run, path) for run in group.runs for path in sorted(run.path.glob("videos/*.mp4"))
-        ]
+        paths = [(run, path) for run in group.runs for path in _finished(run.path / "videos")]
         found += [(place, group, run, path) for place, (run, path) in enumerate(paths)]
     found.sort(key=lambda video: video[0])
     room = megabytes * 1e6
@@ -36,7 +36,18 @@ def videos(groups: Sequence[Group], megabytes: float) -> tuple[list[dict[str, An
                 "task": group.task,
                 "method": group.label,
                 "name": f"{run.name}/{path.name}",
-                "data": base64.b64encode(path.read_bytes()).decode(),
+                "data": base64.b64encode(read_own(path)).decode(),
             }
         )
     return taken, left_out
+
+
+def _finished(folder: Path) -> list[Path]:
+    """The whole videos of a folder; nothing that a symbolic link leads to, which may be private."""
+    if folder.is_symlink():
+        return []
+    return sorted(
+        path
+        for path in folder.glob("*.mp4")
+        if path.is_file() and not path.is_symlink() and not path.name.startswith(ASIDE)
+    )

@@ -19,6 +19,7 @@ import numpy as np
 from mimex.files import replacing
 from mimex.study.colours import styles
 from mimex.study.figures import labels_of
+from mimex.study.folder import StudyFolder
 from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, metric_names
 from mimex.study.report.novelty import novelty
 from mimex.study.report.overview import aggregate, overview
@@ -73,6 +74,8 @@ def write_report(
     Raises:
         FileNotFoundError: If a path has no runs.
     """
+    if not video_megabytes >= 0:
+        raise ValueError(f"--video-mb is {video_megabytes}, but must be 0 or more")
     runs = find_runs(paths)
     title = title or _title([Path(path) for path in paths])
     data = gather(runs, title, video_megabytes)
@@ -170,10 +173,9 @@ def studies_of(runs: Sequence[Run]) -> list[dict[str, Any]] | None:
     """What the studies that the runs belong to say of themselves; None if a run is of none."""
     studies = []
     for folder in dict.fromkeys(run.path.resolve().parent.parent for run in runs):
-        path = folder / "study.json"
-        if not path.exists():
+        if not (folder / "study.json").exists():
             return None
-        studies.append(json.loads(path.read_text()))
+        studies.append(StudyFolder(folder).read())
     planned = {run["name"] for study in studies for run in study["runs"]}
     return studies if all(run.name in planned for run in runs) else None
 

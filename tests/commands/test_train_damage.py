@@ -1,0 +1,224 @@
+"""What a continued run makes of a folder that was damaged, emptied or tampered with."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+from tests.commands.test_train import A_ROLLOUT, command
+from tests.processes import rows, start, wait_for_rows
+
+from mimex.cli import main
+from mimex.train.checkpoint import Checkpoints, load, save
+
+UPDATES, LONGER = 12, 14
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "run"
+    assert main(command(path, UPDATES)) == 0
+    return path
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def continued(run, capsys):
+    """The exit code of a longer run, and all that it said."""
+    capsys.readouterr()
+    code = main(command(run, LONGER))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, said.out + said.err
+
+
+def test_a_garbage_line_costs_no_row(run, capsys):
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([*lines[:3], "garbage\n", *lines[3:]]))
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert "metrics.damaged.jsonl" in said
+    assert [row["step"] for row in rows(run)] == [
+        A_ROLLOUT * (update + 1) for update in range(1, LONGER + 1)
+    ]
+
+
+def test_missing_rows_are_told(run, capsys):
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:-2]))
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert "lacks 2 rows" in said
+    (run / "metrics.jsonl").unlink()
+    assert "lacks 12 rows" in continued(run, capsys)[1]
+
+
+def test_metrics_reach_the_disk_before_the_checkpoint_that_counts_on_them(tmp_path, monkeypatch):
+    run, synced, fsync = tmp_path / "run", [], os.fsync
+
+    def spy(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), len(rows(run))))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    assert main(command(run, 4)) == 0
+    places = [place for place, (path, _) in enumerate(synced) if ".writing-step" in path]
+    saves = [place for place in places if "checkpoints" in synced[place][0]]
+    assert len(saves) == 2
+    for place in saves:
+        assert (str(run / "metrics.jsonl"), synced[place][1]) in synced[:place]
+
+
+def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys, caplog):
+    for path in (run / "checkpoints").glob("step_*"):
+        path.unlink()
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert "taking the best" in caplog.text
+    step = Checkpoints(run / "checkpoints").best()[0]
+    assert f"continuing from step {step:,}" in said
+    assert len(rows(run)) == LONGER
+
+
+@pytest.mark.parametrize("what", ["files", "folder"])
+def test_without_any_checkpoint_metrics_are_not_erased(run, what, capsys):
+    before = (run / "metrics.jsonl").read_bytes()
+    shutil.rmtree(run / "checkpoints")
+    if what == "files":
+        (run / "checkpoints").mkdir()
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert "no checkpoint to continue from" in said
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, "null", "[]", "3", "{"])
+def test_a_run_without_its_settings_is_not_continued_under_others(run, content, capsys):
+    (run / "config.json").unlink()
+    if content is not None:
+        (run / "config.json").write_text(content)
+    assert main(command(run, LONGER, "--scale.beta", "7", "--seed", "3")) == 1
+    assert "config.json" in capsys.readouterr().err
+    assert len(rows(run)) == UPDATES
+
+
+def test_a_run_whose_folder_is_renamed_stops_and_is_not_split(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    process = start(command(run, 100_000))
+    wait_for_rows(process, run, 1)
+    run.rename(other)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "renamed or removed" in output
+    assert "Traceback" not in output
+    assert not run.exists()
+    other.rename(run)
+    reached = Checkpoints(run / "checkpoints").latest()
+    assert main(command(run, 8 if reached is None else reached[0] // A_ROLLOUT + 2)) == 0
+
+
+def test_a_run_whose_lock_file_is_removed_stays_alone(tmp_path, capsys):
+    run = tmp_path / "run"
+    process = start(command(run, 100_000))
+    try:
+        wait_for_rows(process, run, 1)
+        (run / ".lock").unlink()
+        assert main(command(run, 100_000)) == 1
+        assert "in use by another run" in capsys.readouterr().err
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("place", ["metrics.jsonl", ".lock", "checkpoints", "novelty"])
+def test_links_in_a_folder_harm_nothing_outside(tmp_path, place, capsys):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    run.mkdir()
+    victim.mkdir()
+    (victim / "step_000000000999.safetensors").write_text("precious")
+    target = victim / "step_000000000999.safetensors" if "." in place else victim
+    (run / place).symlink_to(target)
+    assert main(command(run, 1)) == 1
+    error = capsys.readouterr().err
+    assert f"{run / place} is a symbolic link" in error or f"{run} holds a run" in error
+    assert [path.read_text() for path in victim.iterdir()] == ["precious"]
+
+
+def test_links_in_place_of_unfinished_files_harm_nothing_outside(tmp_path):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    (run / "novelty").mkdir(parents=True)
+    victim.write_text("precious")
+    step = f"step_{2 * A_ROLLOUT:012d}.safetensors"
+    for name in ("config.json", "about.json", f"checkpoints/{step}", f"novelty/{step}"):
+        path = run / name
+        path.parent.mkdir(exist_ok=True)
+        if "checkpoints" not in name:
+            path.with_name(f".writing-{path.name}").symlink_to(victim)
+    (run / "checkpoints").rmdir()
+    assert main(command(run, 1)) == 0
+    assert victim.read_text() == "precious"
+    assert not list(run.rglob(".writing-*"))
+
+
+def damaged(run, change):
+    for path in (run / "checkpoints").glob("*"):
+        change(path)
+
+
+def test_when_all_checkpoints_are_damaged_it_is_said_in_a_line(run, capsys):
+    damaged(run, lambda path: path.write_bytes(path.read_bytes()[:-9]))
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert "all 3 checkpoints in" in said
+    assert len(rows(run)) == UPDATES
+    for words in (["eval", str(run)], ["eval", str(run), "--checkpoint", "best"]):
+        assert main(words) == 1
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["scale", "agent", "step", "probe"])
+def test_a_checkpoint_that_lacks_a_part_names_its_version_and_the_remedy(run, part, capsys):
+    def older(path):
+        saved = load(path)
+        save(path, saved | {"state": {k: v for k, v in saved["state"].items() if k != part}})
+
+    damaged(run, older)
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert "saved by mimex" in said
+    assert "use the version that saved it" in said
+    assert len(rows(run)) == UPDATES
+
+
+@pytest.mark.parametrize("name", ["config.json", "about.json"])
+@pytest.mark.parametrize("content", ["[]", "3", "null", "", "{", '{"versions": 3, "resumed": 4}'])
+def test_files_of_a_wrong_shape_are_named(run, name, content, capsys):
+    (run / name).write_text(content)
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert name in said or "other settings" in said
+
+
+@pytest.mark.parametrize("change", [{"task": 3}, {"envs": "many"}, {"ppo": 3}, {"ppo": {"lr": []}}])
+def test_settings_of_a_wrong_kind_are_named(run, change, capsys):
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | change))
+    assert main(["eval", str(run), "--episodes", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "config.json" in error
+    assert next(iter(change)) in error
+
+
+def test_other_versions_than_at_the_start_are_told(run, capsys):
+    about = json.loads((run / "about.json").read_text())
+    about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}
+    (run / "about.json").write_text(json.dumps(about))
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert "torch 1.0.0" in said
+    assert "mimex 0.0.1" in said
+    assert "may differ" in said
