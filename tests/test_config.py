@@ -26,7 +26,7 @@ def test_the_paper_preset_has_the_published_numbers():
     ppo = paper.ppo
     assert (ppo.epochs, ppo.minibatches, ppo.clip, ppo.grad_norm) == (10, 4, 0.1, 1.0)
     assert (ppo.discount, ppo.trace, ppo.entropy_weight, ppo.initial_std) == (0.99, 0.95, 0.0, 1.0)
-    assert (paper.scale.beta, paper.scale.normalise) == (0.05, "none")
+    assert (paper.scale.beta, paper.scale.unit) == (0.05, "raw")
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
     assert (paper.loop.bonus_minibatch, paper.loop.train_fraction) == (512, 1.0)
     assert paper.loop.ends_at == "observation"
@@ -135,7 +135,6 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["FrankaReach", "--agent", "dqn"], "--agent is 'dqn'"),
         (["dmc/cartpole_swingup", "--reward", "dense"], "has a reward of its own"),
         (["dmc/cartpole_swingup", "--suite.quality", "quick"], "--suite.quality is 'quick'"),
-        (["dmc/cartpole_swingup", "--scale.normalise", "return"], "use 'step' or 'none'"),
     ],
 )
 def test_what_does_not_go_together_is_named(arguments, words):

@@ -3,7 +3,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from mimex import RND, MIMEx
+from mimex import RND, BonusScale, MIMEx
 from mimex.doctor.probe import NotingBonus
 from mimex.interop.stream import BonusStream
 
@@ -22,7 +22,7 @@ def pays_the_step(window):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     bonus = NotingBonus(3, pays_the_step)
-    stream = BonusStream(bonus, 2, BOX, TWO, beta=10.0, learn_every=None)
+    stream = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(10.0, "raw"), learn_every=None)
     stream.at_once = at_once
     stream.start(rows(0, 0))
     paid = [

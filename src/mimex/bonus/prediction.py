@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
@@ -48,6 +48,11 @@ class MaskedPrediction(ABC):
         device: Where the networks live.
         seed: Of the initial weights and the masks.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if "normalize" in kwargs:
+            raise TypeError(f"{cls.__name__} has no normalize=: it is spelt normalise=.")
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -147,11 +147,6 @@ class TrainConfig:
                 f"--reward is {self.reward!r}, but {self.task} has a reward of its own: leave "
                 f"--reward out; for a sparse one choose a task such as {_SUITE_TASKS[6]}"
             )
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "--scale.normalise is 'return', which follows environments through time, but "
-                "drqv2 samples steps: use 'step' or 'none'"
-            )
 
     @property
     def title(self) -> str:

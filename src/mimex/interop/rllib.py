@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BonusScale
+from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt, RolloutWindows
 from mimex.interop.batches import chosen, joined
 from mimex.interop.reader import SpaceReader
@@ -36,8 +36,7 @@ class BonusConnector(ConnectorV2):
         input_observation_space: As RLlib gives it; what the episodes say is used.
         input_action_space: Likewise.
         bonus: What pays.
-        beta: Weight of the bonus, or a ``BonusScale`` (whose ``normalise`` is not ``"return"``:
-            episodes come in no order of time).
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale``.
         ends_at: The window of a transition ends at ``"next"``, the observation it led to, or at
             ``"observation"``, which it came from.
         batch_size: Windows of a learning step; each window is learned from once.
@@ -51,7 +50,7 @@ class BonusConnector(ConnectorV2):
         input_action_space: Any = None,
         *,
         bonus: IntrinsicReward,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
         batch_size: int = 512,
         key: str | None = None,
@@ -60,11 +59,6 @@ class BonusConnector(ConnectorV2):
         super().__init__(input_observation_space, input_action_space)
         self.bonus, self.ends_at, self.batch_size = bonus, ends_at, batch_size
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "normalise='return' follows environments through time, and episodes come in no "
-                "order of time: use BonusScale(beta, 'step')."
-            )
         self.metrics: Metrics = {}  # of the newest learning step
         self._key, self._encoder = key, encoder
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BonusScale, Rewards
+from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import EndsAt
 from mimex.interop.batches import chosen, joined, parts, whole
@@ -41,7 +41,8 @@ class BonusStream:
         num_envs: Environments side by side.
         observation_space: Of one environment.
         action_space: Of one environment.
-        beta: Weight of the bonus, or a ``BonusScale`` for normalisation and schedules.
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale`` for schedules and for
+            the raw bonus.
         ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
             observation it led to, or (the paper) at ``"observation"``, which it came from.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
@@ -59,7 +60,7 @@ class BonusStream:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         *,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
         learn_every: int | None = 512,
         train_fraction: float = 1.0,
@@ -79,9 +80,7 @@ class BonusStream:
         self.transitions = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.at_once = False  # steps are not paid for one by one, but by settle()
-        self._unpaid: list[
-            tuple[Window, Tensor, Tensor, Tensor]
-        ] = []  # window, real, reward, ended
+        self._unpaid: list[tuple[Window, Tensor, Tensor]] = []  # window, real, reward
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -152,12 +151,12 @@ class BonusStream:
             window = chosen(window, real)
         extrinsic = torch.as_tensor(extrinsic).clone()
         if self.at_once:
-            self._unpaid.append((window, real, extrinsic, ended))
+            self._unpaid.append((window, real, extrinsic))
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
             raw[real] = self.bonus.reward(window).detach().cpu()
-        rewards = self._combine(extrinsic, raw, ended, real)
+        rewards = self._combine(extrinsic, raw, real)
         if len(window):
             self._learn(window)
         return rewards
@@ -168,7 +167,7 @@ class BonusStream:
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics, endeds = zip(*self._unpaid, strict=True)
+        windows, reals, extrinsics = zip(*self._unpaid, strict=True)
         self._unpaid = []
         window, real = joined(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
@@ -178,7 +177,7 @@ class BonusStream:
                 for start in range(0, len(window), self._piece)
             ]
         )
-        return self._combine(torch.stack(extrinsics), raw, torch.stack(endeds), real)
+        return self._combine(torch.stack(extrinsics), raw, real)
 
     def forget_unpaid(self) -> None:
         """With ``at_once``: drops the steps of a rollout that was given up."""
@@ -194,8 +193,8 @@ class BonusStream:
         rewards, self.metrics = self.bonus.learn(window, self.train_fraction)
         return rewards.detach().cpu()
 
-    def _combine(self, extrinsic: Tensor, raw: Tensor, ended: Tensor, real: Tensor) -> Rewards:
-        rewards = self.scale.combine(extrinsic, raw, ended)
+    def _combine(self, extrinsic: Tensor, raw: Tensor, real: Tensor) -> Rewards:
+        rewards = self.scale.combine(extrinsic, raw)
         self.transitions += int(real.sum())
         self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())

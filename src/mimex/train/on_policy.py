@@ -72,7 +72,7 @@ def update(training: Training, total_steps: int) -> Metrics:
         index = build_windows(training)
     with clock("bonus"):
         raw, bonus_metrics = score(training, index)
-        rewards = training.scale.combine(training.rollout.rewards, raw, training.rollout.ended)
+        rewards = training.scale.combine(training.rollout.rewards, raw)
         map_novelty(training, index, raw)
     lr = cosine(agent.settings.lr, training.step / total_steps)
     with clock("learning"):

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BonusScale
+from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import SpaceReader
 from mimex.interop.sb3.replay_windows import EpisodeAges, replay_window
@@ -33,8 +33,7 @@ class ReplayBonus:
 
     Args:
         bonus: What pays.
-        beta: Weight of the bonus, or a ``BonusScale`` (whose ``normalise`` is not ``"return"``:
-            sampled steps do not follow each other in time).
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale``.
         ends_at: The window of a transition ends at ``"next"``, the observation it led to, or at
             ``"observation"``, which it came from.
         learn_every: Sampled batches between two learning steps of the bonus.
@@ -48,7 +47,7 @@ class ReplayBonus:
         self,
         bonus: IntrinsicReward,
         *,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
         learn_every: int = 1,
         key: str | None = None,
@@ -56,11 +55,6 @@ class ReplayBonus:
         seed: int = 0,
     ) -> None:
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "normalise='return' follows environments through time, and sampled steps do not "
-                "follow each other: use BonusScale(beta, 'step')."
-            )
         if ends_at not in get_args(EndsAt):
             raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
         if learn_every < 1:
