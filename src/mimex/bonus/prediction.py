@@ -21,6 +21,7 @@ from mimex.bonus.inputs import (
     check_fraction,
     read_actions,
     read_features,
+    tell_codes,
 )
 from mimex.bonus.masks import FeatureMask, MaskDistribution
 from mimex.bonus.pieces import Gradients, Rows, add_gradients, groups, pieces
@@ -48,6 +49,10 @@ class MaskedPrediction(ABC):
         device: Where the networks live.
         seed: Of the initial weights and the masks.
     """
+
+    one_hot: bool | None = False
+    """Whether features are codes of discrete values, for methods that tell them apart; None until
+    the first window tells."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if "normalize" in kwargs:
@@ -215,7 +220,11 @@ class MaskedPrediction(ABC):
             actions = read_actions(window, self.action_dim, self.device)
         if not self.feature_dim:
             self._build(raw.shape[2])
-        x = raw if self.statistics is None else self.statistics.normalise(raw, FEATURE_CLIP)
+        if self.one_hot is not False:
+            self.one_hot = tell_codes(raw, window.valid.to(self.device), self.one_hot)
+        x = raw
+        if self.statistics is not None and not self.one_hot:
+            x = self.statistics.normalise(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(window.valid.to(self.device))
 
     def _build(self, feature_dim: int) -> None:
@@ -241,6 +250,7 @@ class MaskedPrediction(ABC):
             "feature_dim": self.feature_dim,
             "length": self.length,
             "steps": self.steps,
+            "one_hot": self.one_hot if self.steps else None,
             "generator": self._generator.get_state(),
         }
         if self.feature_dim:
@@ -272,9 +282,13 @@ class MaskedPrediction(ABC):
                 shape = self._trainable[name]
                 expected = {"step": moments.get("step"), "exp_avg": shape, "exp_avg_sq": shape}
                 require_same(expected, moments, f"the optimizer of {name}")
+            if self.statistics is not None:
+                if "statistics" not in state:
+                    raise ValueError(f"the state has no statistics, but this {kind} normalises.")
+                self.statistics.load_state_dict(state["statistics"])
             self.network.load_state_dict(state["network"])
             load_optimizer(self.optimizer, self._trainable, state["optimizer"])
-            if self.statistics is not None:
-                self.statistics.load_state_dict(state["statistics"])
         self._generator.set_state(state["generator"])
+        if state.get("one_hot") is not None:
+            self.one_hot = state["one_hot"]
         self.steps = int(state["steps"])
