@@ -27,6 +27,7 @@ class StreamOptions(TypedDict, total=False):
 
     beta: float | BonusScale
     ends_at: EndsAt
+    stride: int
     learn_every: int | None
     train_fraction: float
     key: str | None
@@ -45,6 +46,7 @@ class BonusStream:
             the raw bonus.
         ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
             observation it led to, or (the paper) at ``"observation"``, which it came from.
+        stride: Steps between two of a window, whose actions are summed.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
         train_fraction: Share of those windows that is learned from.
@@ -62,6 +64,7 @@ class BonusStream:
         *,
         beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
+        stride: int = 1,
         learn_every: int | None = 512,
         train_fraction: float = 1.0,
         key: str | None = None,
@@ -73,6 +76,7 @@ class BonusStream:
             raise ValueError(f"learn_every={learn_every} must be at least 1, or None for never.")
         self.bonus, self.num_envs, self.ends_at = bonus, num_envs, ends_at
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
+        self.stride = stride
         self.learn_every, self.train_fraction = learn_every, train_fraction
         self.read = SpaceReader(observation_space, key=key, encoder=encoder)
         self.read_action = action_reader(bonus, action_space)
@@ -104,7 +108,7 @@ class BonusStream:
                 for name, new in tracker.state_dict().items()
             }
             tracker.load_state_dict(merged)
-            after = whole(merged)
+            after = tracker.window()
         self._window = after
 
     def step(
@@ -218,6 +222,7 @@ class BonusStream:
                 self.bonus.length,
                 rows.shape[1],
                 None if actions is None else actions.shape[1],
+                stride=self.stride,
             )
         return self._tracker, rows
 
@@ -250,11 +255,12 @@ class BonusStream:
                 self.bonus.length,
                 history["features"].shape[2],
                 None if actions is None else actions.shape[2],
+                stride=self.stride,
             )
             tracker.load_state_dict(history)
         self.bonus.load_state_dict(state["bonus"])
         self.scale.load_state_dict(state["scale"])
-        self._tracker, self._window = tracker, None if history is None else whole(history)
+        self._tracker, self._window = tracker, None if tracker is None else tracker.window()
         self._unpaid = []
         self._pending = [whole(state["pending"])] if "pending" in state else []
         self.transitions, self.paid = int(state["transitions"]), dict(state["paid"])
