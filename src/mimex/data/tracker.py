@@ -81,7 +81,7 @@ class WindowTracker:
         """Windows of every ``stride``-th step back from the newest, with sums of actions."""
         every = slice(self.stride - 1, None, self.stride)
         if actions is not None:
-            actions = actions.unflatten(1, (self.length, self.stride)).sum(2)
+            actions = actions.view(len(actions), self.length, self.stride, -1).sum(2)
         # Copies: the caller's windows must not change with ours.
         return Window(features[:, every].clone(), valid[:, every].clone(), actions)
 

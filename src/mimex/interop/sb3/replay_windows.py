@@ -98,7 +98,7 @@ def replay_window(
         # The action at a stored step led to the observation after it; to a start none led.
         took = read_action(buffer.actions[places, owners].reshape(batch * (past + 1), -1))
         took = took.view(batch, past + 1, -1) * valid[:, :, None]
-        actions = took[:, :steps].unflatten(1, (length, stride)).sum(2)
+        actions = took[:, :steps].reshape(batch, length, stride, -1).sum(2)
     return Window(torch.cat(parts, dim=1), whole, actions)
 
 
