@@ -67,7 +67,6 @@ def make_model(way: str, seed: int) -> PPO:
     wrapped = BonusVecEnv(
         env,
         bonus,
-        beta=mimex.BonusScale(1.0, "return"),
         train_fraction=0.25 if how.endswith("quarter") else 1.0,
     )
     if how.startswith("step"):

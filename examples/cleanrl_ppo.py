@@ -13,14 +13,14 @@ ENVS, STEPS, GAMMA, LAMBDA = 8, 128, 0.99, 0.95
 SAME_STEP = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
 
 
-def main(updates: int = 40, beta: float = 0.1) -> Tensor:
+def main(updates: int = 40, beta: float = 0.3) -> Tensor:
     torch.manual_seed(0)
     envs = gymnasium.make_vec("Acrobot-v1", ENVS, "sync", vector_kwargs=SAME_STEP)
     actor, critic = (nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, n)) for n in (3, 1))
     adam = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=2.5e-3, eps=1e-5)
     bonus = MIMEx(length=5, normalise=True)  # +
     windows = RolloutWindows(5, ENVS, ends_at="next", autoreset="same_step")  # +
-    scale = BonusScale(beta, normalise="return")  # +
+    scale = BonusScale(beta)  # +
     obs, now = torch.zeros(STEPS, ENVS, 6), torch.as_tensor(envs.reset(seed=0)[0])
     acts, logps, rews, dones, values = torch.zeros(5, STEPS, ENVS)
     for update in range(updates):

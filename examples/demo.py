@@ -15,8 +15,6 @@ import matplotlib.pyplot as plt
 
 from mimex.cli import main as mimex
 
-BETA = "--scale.beta=0.001"  # with the default 0.05 the bonus drowned the goal (measured)
-
 CURVES = {
     "success": ("train/success", "eval/success"),
     "bonus per step, raw": ("bonus/mean", "bonus/probe"),
@@ -47,7 +45,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("demo"))
     options, more = parser.parse_known_args()
     run = options.out / "run"
-    train = ["train", options.task, "--reward", "sparse", "--bonus", "mimex", BETA]
+    train = ["train", options.task, "--reward", "sparse", "--bonus", "mimex"]
     code = mimex([*train, "--steps", str(options.steps), "--out", str(run), *more])
     if code:
         return code

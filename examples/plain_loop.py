@@ -8,7 +8,7 @@ import sys
 import gymnasium
 import numpy as np
 
-from mimex import BonusScale, MIMEx
+from mimex import MIMEx
 from mimex.interop.vector import wrap_vector
 
 
@@ -21,7 +21,6 @@ def main(steps: int = 500) -> dict[str, float]:
     envs = wrap_vector(
         envs,
         MIMEx(length=5, normalise=True),
-        beta=BonusScale(0.1, normalise="return"),  # or just a number
         learn_every=512,  # transitions
     )
     envs.action_space.seed(0)

@@ -10,7 +10,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
-from mimex import BonusScale, MIMEx
+from mimex import MIMEx
 from mimex.interop.sb3 import BonusRolloutBuffer, BonusVecEnv, load, save
 
 
@@ -24,9 +24,7 @@ class FlagOnly(gymnasium.Wrapper):
 
 def make_env():
     env = make_vec_env("MountainCar-v0", 8, seed=0, wrapper_class=FlagOnly)
-    env = BonusVecEnv(  # the bonus joins the reward here
-        env, MIMEx(normalise=True), beta=BonusScale(1.0, "return")
-    )
+    env = BonusVecEnv(env, MIMEx(normalise=True))  # the bonus joins the reward here
     return env, VecNormalize(env, norm_reward=False)
 
 

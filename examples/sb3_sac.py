@@ -8,14 +8,13 @@ import sys
 from stable_baselines3 import SAC
 from stable_baselines3.common.env_util import make_vec_env
 
-from mimex import BonusScale, MIMEx
+from mimex import MIMEx
 from mimex.interop.sb3 import BonusReplayBuffer, ReplayBonus, load, save
 
 
 def make_bonus() -> ReplayBonus:
     return ReplayBonus(
         MIMEx(normalise=True),
-        beta=BonusScale(0.1, "step"),
         learn_every=4,  # learn from every fourth sampled batch
     )
 

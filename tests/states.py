@@ -7,7 +7,7 @@ import torch
 
 def leaves(state, path=()):
     """The paths to all values of a nested state; of many parameters to the first and the last."""
-    many = len(state) > 8
+    many = len(state) > 12
     for key, value in [*state.items()][:: len(state) - 1 if many else 1]:
         yield (*path, key)
         if isinstance(value, dict):

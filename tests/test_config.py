@@ -50,7 +50,7 @@ def test_the_paper_preset_has_the_published_numbers():
         min_std=0.0,
         two_heads=False,
     )
-    assert (paper.scale.beta, paper.scale.normalise) == (0.05, "none")
+    assert (paper.scale.beta, paper.scale.unit) == (0.05, "raw")
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
     assert (paper.mimex.lr, paper.rnd.lr, paper.icm.lr) == (1e-4, 1e-3, 1e-3)
     assert not paper.mimex.normalise
@@ -184,7 +184,6 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["FrankaReach", "--agent", "dqn"], "--agent is 'dqn'"),
         (["dmc/cartpole_swingup", "--reward", "dense"], "has a reward of its own"),
         (["dmc/cartpole_swingup", "--suite.quality", "quick"], "--suite.quality is 'quick'"),
-        (["dmc/cartpole_swingup", "--scale.normalise", "return"], "use 'step' or 'none'"),
     ],
 )
 def test_what_does_not_go_together_is_named(arguments, words):

@@ -171,7 +171,7 @@ def test_only_the_scored_part_of_what_is_hidden_counts(features, model):
 def test_sizes_are_those_of_the_configuration():
     larger = MaskedSequenceAutoencoder(D, L, LARGER)
     assert (len(larger.decoder_blocks), larger.decoder_embed.out_features) == (2, 128)
-    assert larger.decoder_blocks[0].heads == 4
+    assert larger.decoder_blocks[0].attn.heads == 4
     none = MaskedSequenceAutoencoder(D, L, AutoencoderSize(class_token=False))
     assert none.cls_token is None
     assert none.error(torch.randn(3, L, D), time_mask(3)).shape == (3,)

@@ -423,3 +423,9 @@ def test_settings_are_checked_at_construction():
             make()
     assert mimex.MIMEx(D, 5, 0.7).effective_ratio == pytest.approx(0.8)
     assert mimex.MIMEx(D, 2, 0.7).effective_ratio == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.RND, mimex.ICM, mimex.PseudoCount])
+def test_the_american_spelling_is_answered_with_ours(kind):
+    with pytest.raises(TypeError, match="normalize=: it is spelt normalise="):
+        kind(normalize=True)

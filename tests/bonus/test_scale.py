@@ -1,65 +1,101 @@
-import math
-
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimex.bonus.scale import BonusScale
+from mimex.bonus.scale import LARGEST, BonusScale
 
 
 def test_raw_bonus_is_weighed_by_beta_and_both_streams_are_kept():
-    rewards = BonusScale(0.5).combine(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0]))
+    rewards = BonusScale(0.5, "raw").combine(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0]))
     assert rewards.total.tolist() == [3.0, 5.0]
     assert rewards.extrinsic.tolist() == [1.0, 2.0]
     assert rewards.intrinsic.tolist() == [2.0, 3.0]
 
 
-def test_step_normalisation_by_hand():
-    scale = BonusScale(1.0, "step")
-    rewards = scale.combine(torch.zeros(4), torch.tensor([1.0, 3.0, 1.0, 3.0]))  # std 1
-    assert rewards.intrinsic.tolist() == pytest.approx([1.0, 3.0, 1.0, 3.0], abs=1e-4)
-    rewards = scale.combine(torch.zeros(2), torch.tensor([2.0, 2.0]), update=False)
-    assert rewards.intrinsic.tolist() == pytest.approx([2.0, 2.0], abs=1e-4)
+def test_an_average_bonus_is_paid_beta_times_the_average_reward_of_the_task():
+    rewards = BonusScale(0.5).combine(torch.tensor([-2.0, 4.0]), torch.tensor([0.01, 0.03]))
+    assert rewards.intrinsic.tolist() == pytest.approx([0.5 * 3 * 0.5, 0.5 * 3 * 1.5])
 
 
-@settings(deadline=None, max_examples=40)
+def test_where_the_task_pays_nothing_bonuses_add_up_to_a_return_of_beta():
+    scale = BonusScale(0.5, discount=0.9)
+    rewards = scale.combine(torch.zeros(200, 1), torch.full((200, 1), 7.0))
+    total = sum(0.9**t * float(r) for t, r in enumerate(rewards.intrinsic[:, 0]))
+    assert total == pytest.approx(0.5)
+
+
+@settings(deadline=None, max_examples=50)
 @given(
-    rows=st.lists(st.tuples(*[st.floats(0, 5, width=32)] * 2), min_size=2, max_size=12),
-    cut=st.integers(1, 11),
-    ends=st.sets(st.tuples(st.integers(0, 11), st.integers(0, 1))),
-    episodic=st.booleans(),
+    size=st.floats(-8, 8),
+    bonus=st.lists(st.floats(0.125, 5.0, width=32), min_size=1, max_size=20),
+    envs=st.integers(1, 3),
 )
-def test_return_normalisation_runs_along_time_in_each_environment(rows, cut, ends, episodic):
-    """The sums follow each environment through time, over rollouts (cleanrl#360 ran over envs)."""
-    bonus = torch.tensor(rows)
-    ended = torch.tensor([[(t, n) in ends for n in range(2)] for t in range(len(rows))])
-    scale = BonusScale(1.0, "return", discount=0.9, episodic=episodic)
-    for part in (slice(0, cut), slice(cut, None)):
-        if len(bonus[part]):
-            got = scale.combine(torch.zeros_like(bonus[part]), bonus[part], ended[part])
-    sums, running = [], [0.0, 0.0]
-    for t, row in enumerate(rows):
-        for n in range(2):
-            running[n] = 0.9 * running[n] + row[n]
-            sums.append(running[n])
-            if episodic and (t, n) in ends:
-                running[n] = 0.0
-    std = float(torch.tensor(sums, dtype=torch.float64).std(correction=0))
-    expected = float(bonus[-1, -1]) / math.sqrt(std**2 + 1e-8)
-    assert float(got.intrinsic[-1, -1]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+def test_what_is_paid_does_not_depend_on_the_size_of_the_bonus(size, bonus, envs):
+    raw = torch.tensor(bonus, dtype=torch.float64).unsqueeze(1).expand(-1, envs)
+    one = BonusScale().combine(torch.ones_like(raw), raw)
+    other = BonusScale().combine(torch.ones_like(raw), raw * 10**size)
+    torch.testing.assert_close(one.intrinsic, other.intrinsic)
+
+
+@pytest.mark.parametrize("envs", [1, 4, 8])
+def test_the_start_cannot_spike(envs):
+    """The first bonus is an average one, the n-th at most n, whatever the raw bonuses are."""
+    raw = torch.rand(50, envs, generator=torch.Generator().manual_seed(0)) ** 8
+    scale = BonusScale(1.0)
+    paid = torch.stack([scale.combine(torch.ones(envs), row).intrinsic for row in raw])
+    assert float(paid[0].mean()) == pytest.approx(1.0)
+    assert bool((paid.mean(1) <= torch.arange(1, 51) + 1e-4).all())
+    assert float(paid.max()) <= LARGEST
+
+
+def test_averages_follow_a_bonus_that_fades():
+    """Raw bonuses fall to a thousandth while a model learns; what is paid does not."""
+    steps = 6_000
+    raw = torch.logspace(0, -3, steps).unsqueeze(1)
+    paid = BonusScale(1.0).combine(torch.ones(steps, 1), raw).intrinsic
+    assert float(paid[-500:].mean()) > 0.4
+    assert float(BonusScale(1.0, half_life=1e9).combine(paid, raw).intrinsic[-1]) < 0.02
+
+
+def test_a_jump_of_the_task_is_followed_by_the_bonus():
+    scale = BonusScale(0.1, half_life=5)
+    rewards = torch.cat([torch.ones(100, 1), torch.full((100, 1), 50.0)])
+    paid = scale.combine(rewards, torch.ones(200, 1)).intrinsic[:, 0]
+    assert float(paid[99]) == pytest.approx(0.1)
+    assert float(paid[-1]) == pytest.approx(5.0, rel=1e-3)
 
 
 def test_step_by_step_equals_rollout_at_once():
-    bonus = torch.rand(6, 3)
-    at_once, stepwise = BonusScale(1.0, "return"), BonusScale(1.0, "return")
-    at_once.combine(torch.zeros(6, 3), bonus)
-    for row in bonus:
-        stepwise.combine(torch.zeros(3), row)
-    a, b = at_once.state_dict(), stepwise.state_dict()
-    assert torch.allclose(a["sums"], b["sums"])
-    assert torch.allclose(a["statistics"]["var"], b["statistics"]["var"])
-    assert a["steps"] == b["steps"] == 18
+    bonus, reward = torch.rand(6, 3), torch.randn(6, 3)
+    at_once, stepwise = BonusScale(), BonusScale()
+    paid = at_once.combine(reward, bonus)
+    for t in range(6):
+        row = stepwise.combine(reward[t], bonus[t])
+        assert torch.equal(row.total, paid.total[t])
+    assert at_once.state_dict() == stepwise.state_dict()
+
+
+def test_without_update_nothing_is_taken_in():
+    scale = BonusScale(1.0)
+    scale.combine(torch.ones(2), torch.ones(2))
+    before = scale.state_dict()
+    assert scale.combine(torch.ones(2), torch.full((2,), 3.0), update=False).intrinsic[0] == 3.0
+    assert scale.state_dict() == before
+
+
+def test_integers_and_booleans_are_numbers():
+    rewards = BonusScale(0.5, "raw").combine(np.array([1, -1]), np.array([2, 0]))
+    assert rewards.total.tolist() == [2.0, -1.0]
+    rewards = BonusScale(0.5).combine(np.array([True, False]), torch.tensor([0.0, 0.0]))
+    assert rewards.total.tolist() == [1.0, 0.0]
+
+
+def test_no_bonus_at_all_pays_nothing():
+    rewards = BonusScale().combine(torch.ones(3, 2), torch.zeros(3, 2))
+    assert torch.equal(rewards.total, torch.ones(3, 2))
+    assert rewards.share == 0.0
 
 
 @pytest.mark.parametrize(
@@ -81,13 +117,8 @@ def test_cosine_by_hand():
     assert scale.beta == pytest.approx(0.75)  # (1 + cos(pi / 3)) / 2
 
 
-def test_clip_is_on_the_normalised_bonus():
-    rewards = BonusScale(2.0, clip=1.5).combine(torch.zeros(2), torch.tensor([1.0, 9.0]))
-    assert rewards.intrinsic.tolist() == [2.0, 3.0]
-
-
 def test_state_continues_bit_for_bit():
-    chosen = {"normalise": "return", "schedule": "linear", "over_steps": 50}
+    chosen = {"schedule": "linear", "over_steps": 50}
     straight, broken = BonusScale(**chosen), BonusScale(**chosen)
     first, second = torch.rand(5, 2), torch.rand(5, 2)
     straight.combine(first, first)
@@ -99,29 +130,45 @@ def test_state_continues_bit_for_bit():
     assert straight.beta == resumed.beta
 
 
+def test_a_state_that_does_not_fit_changes_nothing():
+    scale = BonusScale()
+    scale.combine(torch.ones(4), torch.rand(4))
+    before = scale.state_dict()
+    for damaged in (
+        {"steps": 3},
+        {"steps": 3, "statistics": {}},
+        before | {"bonus": float("nan")},
+        before | {"steps": "many"},
+    ):
+        with pytest.raises(ValueError, match=r"damaged|many"):
+            scale.load_state_dict(damaged)
+        assert scale.state_dict() == before
+
+
 def test_bad_input_is_refused_with_step_and_environment():
-    scale = BonusScale(normalise="return")
+    scale = BonusScale()
     bonus = torch.ones(3, 2)
     bonus[2, 1] = float("nan")
     with pytest.raises(ValueError, match="bonus is nan at step 2 of environment 1"):
         scale.combine(torch.ones(3, 2), bonus)
     with pytest.raises(ValueError, match="extrinsic is inf at step 0 of environment 1"):
         scale.combine(torch.tensor([0.0, float("inf")]), torch.ones(2))
-    assert scale.steps == 0
     with pytest.raises(ValueError, match="same shape"):
         scale.combine(torch.ones(2), torch.ones(3))
-    scale.combine(torch.ones(2), torch.ones(2))
-    with pytest.raises(ValueError, match="3 environments; the steps before had 2"):
-        scale.combine(torch.ones(3), torch.ones(3))
+    assert scale.state_dict() == BonusScale().state_dict()
     for arguments, message in [
-        ({"normalise": "std"}, "normalise='std' is unknown"),
+        ({"unit": "return"}, "unit='return' is unknown: use one of task, raw"),
         ({"schedule": "step"}, "schedule='step' is unknown"),
         ({"schedule": "linear"}, "needs over_steps"),
         ({"discount": 1.0}, "discount=1.0"),
-        ({"clip": 0.0}, "clip=0.0"),
+        ({"half_life": 0.0}, "half_life=0.0"),
         ({"beta": float("inf")}, "beta=inf"),
     ]:
         with pytest.raises(ValueError, match=message):
             BonusScale(**arguments)
-    with pytest.raises(ValueError, match="needs ended"):
-        BonusScale(normalise="return", episodic=True).combine(torch.ones(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("word", ["normalise", "normalize"])
+def test_the_words_of_before_are_answered_with_a_hint(word):
+    with pytest.raises(TypeError, match=f"no {word}=.*unit='raw'"):
+        BonusScale(0.1, **{word: "return"})

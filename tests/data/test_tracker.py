@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -60,6 +61,16 @@ def test_a_state_broken_in_any_place_changes_nothing():
     saved, tracker = WindowTracker(2, 3, 4, 1), WindowTracker(2, 3, 4, 1)
     saved.push(torch.randn(2, 4), torch.ones(2, dtype=torch.bool), torch.ones(2, 1))
     assert assert_refused_or_loaded(tracker, saved.state_dict()) == 4 * 3
+
+
+def test_discrete_observations_and_actions_become_codes():
+    tracker = WindowTracker(2, 2, 3, action_dim=2)
+    window = tracker.push(np.array([2, 0]), np.array([True, True]), np.array([1, 1]))
+    assert window.features[:, -1].tolist() == [[0, 0, 1], [1, 0, 0]]
+    window = tracker.push(torch.tensor([1, 1]), torch.tensor([False, False]), torch.tensor([1, 0]))
+    assert window.actions[:, -1].tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(ValueError, match="features has codes from 0 to 3; expected 0 to 2"):
+        tracker.push([0, 3], torch.tensor([False, False]), [0, 0])
 
 
 def test_bad_input_is_refused():

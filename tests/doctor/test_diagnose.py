@@ -236,7 +236,7 @@ def test_the_bonus_is_as_it_was_after_its_examination():
 def test_rewards_of_very_different_size_are_warned_about():
     assert statuses(diagnose(own(RND, beta=1e-5)))[SHARE] == "warn"
     assert statuses(diagnose(own(RND, beta=1e6)))[SHARE] == "warn"
-    assert statuses(diagnose(own(MIMEx, beta=BonusScale(0.5, "step"))))[SHARE] == "pass"
+    assert statuses(diagnose(own(MIMEx, beta=BonusScale(0.5))))[SHARE] == "pass"
 
 
 def test_nan_is_caught_with_its_place():

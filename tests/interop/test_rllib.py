@@ -9,7 +9,7 @@ pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed", exc_type=
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 
-from mimex import RND, BonusScale, MIMEx
+from mimex import BonusScale, MIMEx
 from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
 from mimex.interop.rllib import BonusConnector
 
@@ -59,7 +59,7 @@ def train(bonus, seen=None, iterations=2, env=ProbeEnv, **options):
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_each_transition_is_paid_before_the_advantages(ends_at):
     seen, bonus = [], NotingBonus(3)
-    train(bonus, seen, beta=0.5, ends_at=ends_at)
+    train(bonus, seen, beta=BonusScale(0.5, "raw"), ends_at=ends_at)
     checked = 0
     for observations, rewards in seen:
         rows = torch.as_tensor(observations)
@@ -95,9 +95,3 @@ def test_the_bonus_is_trained_on_each_window_once():
     bonus = MIMEx(length=3)
     train(bonus, env="Pendulum-v1", iterations=1, batch_size=32)
     assert bonus.steps == 2
-
-
-def test_return_normalisation_is_refused():
-    space = ProbeEnv().observation_space
-    with pytest.raises(ValueError, match="normalise='return'"):
-        BonusConnector(space, space, bonus=RND(), beta=BonusScale(1.0, "return"))

@@ -4,14 +4,14 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.utils.env_checker import check_env
 
-from mimex import MIMEx
+from mimex import BonusScale, MIMEx
 from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.single import wrap
 
 
 def test_every_step_to_the_final_one_is_paid_and_windows_start_anew():
     bonus = NotingBonus(3)
-    env = wrap(ProbeEnv(), bonus, beta=2.0)
+    env = wrap(ProbeEnv(), bonus, beta=BonusScale(2.0, "raw"))
     for episode, steps in enumerate(EPISODE_LENGTHS):
         env.reset()
         for t in range(steps):
@@ -26,7 +26,9 @@ def test_every_step_to_the_final_one_is_paid_and_windows_start_anew():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the checker's advice on CartPole itself
 def test_it_is_an_environment_by_the_rules():
-    check_env(wrap(CartPoleEnv(), MIMEx()), skip_render_check=True)
+    # The same seed is paid the same: that is asked for, and only the raw bonus gives it.
+    raw = BonusScale(0.05, "raw")
+    check_env(wrap(CartPoleEnv(), MIMEx(), beta=raw), skip_render_check=True)
 
 
 def test_state_is_what_a_fresh_wrapper_continues_from():

@@ -23,7 +23,7 @@ def pays_the_step(window):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     bonus = NotingBonus(3, pays_the_step)
-    stream = BonusStream(bonus, 2, BOX, TWO, beta=10.0, learn_every=None)
+    stream = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(10.0, "raw"), learn_every=None)
     stream.at_once = at_once
     stream.start(rows(0, 0))
     paid = [
@@ -74,8 +74,7 @@ def test_a_state_of_other_environments_is_refused_and_changes_nothing():
 
 def test_a_state_broken_in_any_place_changes_nothing():
     def stream():
-        scale = BonusScale(0.1, "step")
-        return BonusStream(ICM(None, 3, hidden=8, embed_dim=8), 2, BOX, TWO, beta=scale)
+        return BonusStream(ICM(None, 3, hidden=8, embed_dim=8), 2, BOX, TWO)
 
     saved, lazy, other = stream(), stream(), stream()
     for one in (saved, other):

@@ -10,7 +10,7 @@ from torchrl.envs import GymEnv, GymWrapper, SerialEnv, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 from torchrl.objectives.value import GAE
 
-from mimex import ICM, RND, MIMEx
+from mimex import ICM, RND, BonusScale, MIMEx
 from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.torchrl import BonusTransform
 
@@ -23,7 +23,7 @@ def probes(bonus, number=2, **options):
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_each_step_is_paid_for_its_own_window(ends_at):
     bonus = NotingBonus(3)
-    env = probes(bonus, beta=0.5, ends_at=ends_at)
+    env = probes(bonus, beta=BonusScale(0.5, "raw"), ends_at=ends_at)
     rollout = env.rollout(40, break_when_any_done=False)
     episode, step = rollout["observation"][..., 1], rollout["observation"][..., 2]
     expected = 0.5 * signature(episode, step + (ends_at == "next"))

@@ -5,6 +5,7 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from mimex import ICM, RND, BonusScale, MIMEx
+from mimex.bonus.scale import BETA
 from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.vector import wrap_vector
 
@@ -15,7 +16,7 @@ def roll(mode, steps=40, num_envs=2, **options):
     """Rolls probes under a noting bonus: a row ``(env, episode, step left, reward)`` a step."""
     vector = SyncVectorEnv([lambda n=n: ProbeEnv(n) for n in range(num_envs)], autoreset_mode=mode)
     bonus = NotingBonus(3)
-    env = wrap_vector(vector, bonus, beta=1.0, learn_every=None, **options)
+    env = wrap_vector(vector, bonus, beta=BonusScale(1.0, "raw"), learn_every=None, **options)
     generator = np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     rows, over = [], np.zeros(num_envs, bool)
@@ -105,24 +106,23 @@ def test_making_the_wrapper_touches_the_environment_not_once():
         env.stream.step([0], np.zeros((1, 6)), [0.0], [False])
 
 
-def test_scale_normalises_by_returns_along_time():
-    vector = SyncVectorEnv([lambda: ProbeEnv(0), lambda: ProbeEnv(1)])
-    scale = BonusScale(2.0, "return", discount=0.5)
-    env = wrap_vector(vector, NotingBonus(3, lambda w: torch.tensor([1.0, 3.0])), beta=scale)
-    env.reset()
-    rewards = env.step(np.array([0, 0]))[1]
-    # Discounted sums are 1 and 3: standard deviation 1.
-    np.testing.assert_allclose(rewards, [2.0, 6.0], rtol=1e-6)
-    rewards = env.step(np.array([0, 0]))[1]
-    # Sums 1.5 and 4.5 join 1 and 3: mean 2.5, variance (2.25 + .25 + 1 + 4) / 4.
-    np.testing.assert_allclose(rewards, np.array([2.0, 6.0]) / np.sqrt(1.875), rtol=1e-6)
+def test_nothing_has_to_be_chosen_for_a_bonus_of_any_size():
+    for size in (1e-6, 1.0, 1e6):
+        vector = SyncVectorEnv([lambda: ProbeEnv(0), lambda: ProbeEnv(1)])
+        pay = torch.tensor([1.0, 3.0]) * size
+        env = wrap_vector(vector, NotingBonus(3, lambda w, pay=pay: pay))
+        env.reset()
+        for _ in range(3):
+            rewards = env.step(np.array([0, 0]))[1]
+            # The probe has no reward, so that average bonuses add up to a return of beta.
+            np.testing.assert_allclose(rewards, BETA * 0.01 * np.array([0.5, 1.5]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("make_bonus", [MIMEx, lambda: ICM(None, 2, discrete=True)])
 def test_a_loaded_state_continues_with_the_same_rewards(make_bonus, tmp_path):
     def fresh():
         vector = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="sync")
-        return wrap_vector(vector, make_bonus(), beta=BonusScale(0.1, "return"), learn_every=8)
+        return wrap_vector(vector, make_bonus(), beta=BonusScale(0.1), learn_every=8)
 
     actions = np.random.default_rng(0).integers(2, size=(40, 3))
     env = fresh()

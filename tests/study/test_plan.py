@@ -86,19 +86,19 @@ def test_folders_of_suite_tasks_need_no_slash():
     st.floats(0.001, 1.0),
     st.booleans(),
     st.lists(st.integers(1, 99), min_size=1, max_size=3),
-    st.none() | st.floats(0.5, 5.0),
+    st.none() | st.integers(1, 500),
 )
-def test_the_command_line_says_what_the_settings_say(beta, stagger, widths, clip):
+def test_the_command_line_says_what_the_settings_say(beta, stagger, widths, episode_steps):
     chosen = {
         "scale.beta": beta,
         "loop.stagger": stagger,
         "rnd.hidden": widths,
-        "scale.clip": clip,
+        "world.episode_steps": episode_steps,
         "mimex.size.decoder_width": 128,
     }
     config = parse(["FrankaReach", *flags(chosen)])
     assert config.scale.beta == beta
     assert config.loop.stagger is stagger
     assert config.rnd.hidden == tuple(widths)
-    assert config.scale.clip == clip
+    assert config.world.episode_steps == episode_steps
     assert config.mimex.size.decoder_width == 128

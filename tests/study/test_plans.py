@@ -83,7 +83,7 @@ def test_published_budgets_are_whole_updates_and_betas_are_as_said():
         assert run.steps % A_ROLLOUT == 0
         assert run.settings["scale.beta"] == 0.05
     for run in PLANS["baselines-pixmc"].runs("cpu", seeds=1):
-        assert run.settings["scale.beta"] == 0.005
+        assert "scale.beta" not in run.settings  # the preset's, which is right for all methods
 
 
 def test_a_misspelt_plan_is_answered_with_the_nearest():

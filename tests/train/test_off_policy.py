@@ -39,7 +39,7 @@ def training(bonus=None, *, envs=1, folder=None, loop=None, scale=None, **agent)
         env,
         DrQv2((5,), 1, settings, seed=1),
         bonus,
-        scale or BonusScale(beta=0.5),
+        scale or BonusScale(0.5, "raw"),
         replay,
         seeds={"environment": 2, "minibatches": 3},
         save_replay=folder is not None,
@@ -164,7 +164,7 @@ def test_the_share_of_windows_that_the_bonus_learns_from_can_be_chosen():
 
 def test_the_schedule_of_beta_counts_frames():
     total = 40 * REPEAT
-    scale = BonusScale(beta=1.0, schedule="linear", over_steps=total)
+    scale = BonusScale(1.0, "raw", schedule="linear", over_steps=total)
     run = filled(training(RND(5), scale=scale), 20)
     assert run.step == total / 2
     update(run)

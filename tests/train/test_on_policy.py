@@ -37,7 +37,7 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
         env,
         PPO(VectorEncoder(27), 9, settings, seed=1),
         bonus or NoBonus(),
-        BonusScale(beta=0.5),
+        BonusScale(0.5, "raw"),
         seeds={"environment": 2, "minibatches": 3},
         horizon=HORIZON,
     )
@@ -90,7 +90,7 @@ def two_number_agent(**settings):
 
 def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
     agent, rollout = two_number_agent(), small_rollout()
-    scale = BonusScale(beta=0.5)
+    scale = BonusScale(0.5, "raw")
     raw = torch.rand(3, 2)
     perturbed = raw.clone()
     perturbed[1, 0] += 2.0

@@ -141,11 +141,11 @@ class MaskedSequenceAutoencoder(nn.Module):
     ) -> Tensor:
         """The windows ``(B, L, D)`` with what is hidden filled in; ``error`` has the arguments."""
         if hidden.ndim == 3:
-            filled = self._numbers(features, hidden[None], valid, actions)[0]
+            filled = self.numbers(features, hidden[None], valid, actions)[0]
             return torch.where(hidden, filled, features)
         window = torch.arange(len(features), device=features.device)
         real = hidden if valid is None else hidden & valid
-        decoded, rows, ok = self._decoded(features, window, hidden, valid, actions, real)
+        decoded, rows, ok = self.decoded(features, window, hidden, valid, actions, real)
         out = features.flatten(0, 1).clone()
         out[rows[ok]] = self.decoder_pred(decoded[ok])
         return out.view_as(features)
@@ -160,7 +160,7 @@ class MaskedSequenceAutoencoder(nn.Module):
         targets: Tensor,
     ) -> Tensor:
         """Errors ``(R,)`` of windows ``features[window]`` under masks ``hidden (R, L)``."""
-        decoded, rows, ok = self._decoded(features, window, hidden, valid, actions, targets)
+        decoded, rows, ok = self.decoded(features, window, hidden, valid, actions, targets)
         pred = self.decoder_pred
         errors = squared_error(
             decoded.flatten(0, 1), pred.weight, pred.bias, features.flatten(0, 1), rows.flatten()
@@ -169,7 +169,7 @@ class MaskedSequenceAutoencoder(nn.Module):
         means: Tensor = errors.sum(1) / ok.sum(1).clamp(min=1)
         return means
 
-    def _decoded(
+    def decoded(
         self,
         features: Tensor,
         window: Tensor,
@@ -227,11 +227,11 @@ class MaskedSequenceAutoencoder(nn.Module):
         targets: Tensor,
     ) -> Tensor:
         """Errors ``(K, B)`` where ``hidden (K, B, L, D)`` hides single numbers."""
-        residual = self._numbers(features, hidden, valid, actions) - features
+        residual = self.numbers(features, hidden, valid, actions) - features
         squares: Tensor = residual.square() * targets
         return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
 
-    def _numbers(
+    def numbers(
         self, features: Tensor, hidden: Tensor, valid: Tensor | None, actions: Tensor | None
     ) -> Tensor:
         """Predictions ``(K, B, L, D)`` where ``hidden`` of that shape hides single numbers."""

@@ -65,6 +65,24 @@ def read_actions(window: Window, action_dim: int, device: torch.device) -> Tenso
     return check_finite(actions.float(), "actions", window.valid.to(device))
 
 
+def tell_codes(features: Tensor, valid: Tensor, before: bool | None) -> bool:
+    """Whether the valid steps of ``features (B, L, D)`` are codes of discrete values, one or more.
+
+    They are if each has the same number of ones, not all of them, and zeros besides. What was
+    found ``before`` must hold on.
+    """
+    rows = features[valid]
+    ones = rows.sum(1)
+    same = len(rows) > 0 and bool((ones == ones[0]).all()) and 0 < float(ones[0]) < rows.shape[1]
+    found = same and bool(((rows == 0) | (rows == 1)).all())
+    if before and not found:
+        raise ValueError(
+            "features are not the codes of discrete values that they were so far (or that "
+            "one_hot=True says): make the bonus with one_hot=False."
+        )
+    return found
+
+
 def check_finite(values: Tensor, name: str, valid: Tensor | None = None) -> Tensor:
     """Refuses NaN and infinity, naming the first place; in padding they become zeros."""
     # One pass without temporaries; a sum can overflow to infinity only where a closer look is due.

@@ -13,6 +13,7 @@ from mimex.bonus.inputs import Encoder
 from mimex.bonus.masks import MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.size import AutoencoderSize
+from mimex.bonus.surprise import window_surprise
 from mimex.types import Window
 
 
@@ -37,6 +38,9 @@ class MIMEx(MaskedPrediction):
             ``"zeros"``: they are zeros like any other input, as published.
         encoder: Turns raw observations into features; needed for images.
         normalise: Feed features normalised by running statistics.
+        one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
+            normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
+            first windows tell.
         device: Where the network lives.
         seed: Of the initial weights and the masks.
     """
@@ -55,12 +59,13 @@ class MIMEx(MaskedPrediction):
         padding: str = "ignore",
         encoder: Encoder | None = None,
         normalise: bool = False,
+        one_hot: bool | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
         if padding not in ("ignore", "zeros"):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
-        self.size, self.padding = size or AutoencoderSize(), padding
+        self.size, self.padding, self.one_hot = size or AutoencoderSize(), padding, one_hot
         super().__init__(
             feature_dim,
             length=length,
@@ -95,7 +100,10 @@ class MIMEx(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The autoencoder's error on the hidden steps."""
+        """The autoencoder's error on the hidden steps, or its surprise by codes."""
+        if self.one_hot:
+            targets = self.mask.targets(hidden)
+            return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
         errors = self.autoencoder.errors(x, hidden, valid, actions, self.mask.targets(hidden))
         return errors, errors.new_zeros(len(x))
 
@@ -111,4 +119,7 @@ class MIMEx(MaskedPrediction):
         generator = Generator(self.device)
         generator.set_state(self._generator.get_state())
         hidden = self.mask.draw(valid, 1, generator)[0]
-        return hidden, self.autoencoder.reconstruct(x, hidden, valid, actions)
+        filled = self.autoencoder.reconstruct(x, hidden, valid, actions)
+        if self.one_hot:
+            filled = torch.where(hidden.view(*hidden.shape[:2], -1), filled.softmax(-1), filled)
+        return hidden, filled

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,6 +23,7 @@ from mimex.bonus.inputs import (
     check_widths,
     read_actions,
     read_features,
+    tell_codes,
 )
 from mimex.bonus.masks import FeatureMask, MaskDistribution
 from mimex.bonus.pieces import Gradients, Rows, add_gradients, groups, pieces
@@ -52,6 +53,15 @@ class MaskedPrediction(ABC):
         device: Where the networks live.
         seed: Of the initial weights and the masks.
     """
+
+    one_hot: bool | None = False
+    """Whether features are codes of discrete values, for methods that tell them apart; None until
+    the first window tells."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if "normalize" in kwargs:
+            raise TypeError(f"{cls.__name__} has no normalize=: it is spelt normalise=.")
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -212,7 +222,11 @@ class MaskedPrediction(ABC):
             actions = read_actions(window, self.action_dim, self.device)
         if not self.feature_dim:
             self._build(raw.shape[2])
-        x = raw if self.statistics is None else self.statistics.normalise(raw, FEATURE_CLIP)
+        if self.one_hot is not False:
+            self.one_hot = tell_codes(raw, window.valid.to(self.device), self.one_hot)
+        x = raw
+        if self.statistics is not None and not self.one_hot:
+            x = self.statistics.normalise(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(window.valid.to(self.device))
 
     def _build(self, feature_dim: int) -> None:
@@ -246,6 +260,7 @@ class MaskedPrediction(ABC):
             "feature_dim": self.feature_dim,
             "length": self.length,
             "steps": self.steps,
+            "one_hot": self.one_hot if self.steps else None,
             "generator": self._generator.get_state(),
         }
         if self.feature_dim:
@@ -282,6 +297,9 @@ class MaskedPrediction(ABC):
                 raise ValueError(
                     f"the state was saved with {name}={state[name]}, this {kind} has {ours}."
                 )
+        one_hot = state.get("one_hot")
+        if one_hot not in (None, True, False):
+            raise ValueError(f"the state's one_hot is {one_hot!r}; expected true, false or null.")
         if state["feature_dim"]:
             if not self.feature_dim:
                 self._build(state["feature_dim"])
@@ -290,11 +308,15 @@ class MaskedPrediction(ABC):
                 shape, step = self._trainable[name], torch.zeros(())
                 expected = {"step": step, "exp_avg": shape, "exp_avg_sq": shape}
                 require_same(expected, moments, f"the optimizer of {name}")
+            if self.statistics is not None:
+                if "statistics" not in state:
+                    raise ValueError(f"the state has no statistics, but this {kind} normalises.")
+                self.statistics.load_state_dict(state["statistics"])
             self.network.load_state_dict(state["network"])
             load_optimizer(self.optimizer, self._trainable, state["optimizer"])
-            if self.statistics is not None:
-                self.statistics.load_state_dict(state["statistics"])
         else:
             self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
         self._generator.set_state(state["generator"])
+        if one_hot is not None:
+            self.one_hot = one_hot
         self.steps = int(state["steps"])

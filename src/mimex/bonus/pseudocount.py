@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from mimex.bonus.inputs import Encoder, check_widths
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.bonus.surprise import surprise
 from mimex.nn.mlp import mlp
 
 
@@ -26,6 +27,8 @@ class PseudoCount(MaskedPrediction):
         lr: Learning rate of Adam.
         encoder: Turns raw observations into features; needed for images.
         normalise: Feed features normalised by running statistics.
+        one_hot: Whether states are codes of discrete values, which are predicted as such
+            (``mimex.bonus.surprise``). When left out, the first states tell.
         device: Where the network lives.
         seed: Of the initial weights and the masks.
     """
@@ -41,11 +44,12 @@ class PseudoCount(MaskedPrediction):
         lr: float = 1e-3,
         encoder: Encoder | None = None,
         normalise: bool = False,
+        one_hot: bool | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
         check_widths(hidden=hidden)
-        self.hidden = hidden
+        self.hidden, self.one_hot = hidden, one_hot
         super().__init__(
             feature_dim,
             length=length,
@@ -72,10 +76,13 @@ class PseudoCount(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The mean squared error of the hidden numbers of the newest state."""
+        """The mean squared error of the hidden numbers of the newest state, or their surprise."""
         state, hidden = x[:, -1], hidden[:, :, -1]  # (B, D), (K, B, D)
         seen = state.masked_fill(hidden, 0.0)
         predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
+        if self.one_hot:
+            likelihood, beyond = surprise(predicted, state.expand_as(predicted), hidden)
+            return beyond.clamp(min=0), likelihood.mean(0)
         squares = (predicted - state).square() * hidden
         errors = squares.sum(2) / hidden.sum(2).clamp(min=1)  # (K, B)
         return errors, errors.new_zeros(len(x))

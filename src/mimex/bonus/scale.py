@@ -1,4 +1,4 @@
-"""How big the bonus is: its normalisation, its weight beta, and beta's schedule."""
+"""How big the bonus is beside the task's reward: one rule, its weight beta, and beta's schedule."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from mimex.nn.running import RunningMeanStd
 from mimex.types import Array
 
-Normalise = Literal["none", "step", "return"]
+Unit = Literal["task", "raw"]
 Schedule = Literal["constant", "linear", "cosine"]
+
+BETA = 0.3
+"""The weight of the bonus where none is given (docs/how-big.md has the measurements)."""
+
+HALF_LIFE = 300.0
+"""Steps of each environment, or sampled batches, after which what was seen counts half. Bonuses
+fall by a factor of up to 1,000 while they learn: with 300 what is paid stays within a factor of
+four, with 1,000 of 25; with 100 a novel episode would become its own measure."""
+
+LARGEST = 10.0
+"""No step is paid more than so many average bonuses (raw streams reach 36)."""
 
 
 class Rewards(NamedTuple):
@@ -22,47 +32,63 @@ class Rewards(NamedTuple):
     total: Tensor
     extrinsic: Tensor
     intrinsic: Tensor
-    """Already normalised, clipped and multiplied by beta."""
+    """As it is paid: in its unit and multiplied by beta."""
+
+    @property
+    def share(self) -> float:
+        """How much of all reward is bonus, by absolute size."""
+        intrinsic, extrinsic = self.intrinsic.abs().sum(), self.extrinsic.abs().sum()
+        return float(intrinsic / (intrinsic + extrinsic).clamp(min=1e-12))
 
 
 class BonusScale:
-    """Turns the raw bonus into a reward: ``total = extrinsic + beta * normalised bonus``.
+    """Turns the raw bonus into a reward: ``total = extrinsic + beta * bonus in its unit``.
+
+    With ``unit="task"`` an average bonus is paid beta times the average size of the task's reward.
+    With beta 0.3, say, a task that costs 1 a step pays an average bonus of 0.3. Where the task
+    pays next to nothing (sparse, or no reward yet), a return of 1 stands for it: average bonuses
+    then add up to a discounted return of beta. Below 1 a bonus therefore never outweighs what it
+    is there to find. Nothing is subtracted: a bonus stays positive.
 
     Args:
         beta: Weight of the bonus.
-        normalise: ``"none"``: the raw bonus (the paper). ``"step"``: divided by the running
-            standard deviation of its values. ``"return"``: divided by the running standard
-            deviation of its discounted sums, which run along time in each environment (RND).
-            Nothing is subtracted: a bonus stays positive.
-        discount: Of those sums.
-        episodic: Whether the sums start anew where an episode ends.
-        clip: Largest normalised bonus, or None.
+        unit: ``"task"``: beside the task's reward. ``"raw"``: the bonus as it comes, whose size is
+            another in every task (the paper, with beta 0.05).
+        discount: Of returns, for what a return of 1 is in a step.
+        half_life: Of both averages, in steps of each environment (off-policy: sampled batches).
         schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
             steps, after which it stays.
         final_beta: Beta at the end of the schedule.
         over_steps: Length of the schedule, in environment steps.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> BonusScale:
+        for name in ("normalise", "normalize"):
+            if name in kwargs:
+                raise TypeError(
+                    f"BonusScale has no {name}=: it measures the bonus by itself. Leave it out "
+                    "(unit='task'), or use unit='raw' for the bonus as it comes. The features of a "
+                    "bonus are normalised by MIMEx(normalise=True)."
+                )
+        return super().__new__(cls)
+
     def __init__(
         self,
-        beta: float = 0.05,
-        normalise: Normalise = "none",
+        beta: float = BETA,
+        unit: Unit = "task",
         *,
         discount: float = 0.99,
-        episodic: bool = False,
-        clip: float | None = None,
+        half_life: float = HALF_LIFE,
         schedule: Schedule = "constant",
         final_beta: float = 0.0,
         over_steps: int | None = None,
     ) -> None:
-        if normalise not in get_args(Normalise):
-            raise ValueError(
-                f"normalise={normalise!r} is unknown: use one of {', '.join(get_args(Normalise))}."
-            )
-        if schedule not in get_args(Schedule):
-            raise ValueError(
-                f"schedule={schedule!r} is unknown: use one of {', '.join(get_args(Schedule))}."
-            )
+        for name, value, allowed in (
+            ("unit", unit, get_args(Unit)),
+            ("schedule", schedule, get_args(Schedule)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(allowed)}.")
         if schedule != "constant" and not (over_steps and over_steps > 0):
             raise ValueError(
                 f"schedule={schedule!r} needs over_steps, its length in environment steps; got "
@@ -70,22 +96,17 @@ class BonusScale:
             )
         if not 0 <= discount < 1:
             raise ValueError(f"discount={discount} is outside [0, 1).")
-        if clip is not None and not clip > 0:
-            raise ValueError(f"clip={clip} must be positive, or None for no clip.")
-        for name, value in (("beta", beta), ("final_beta", final_beta)):
-            if not math.isfinite(value):
-                raise ValueError(f"{name}={value} must be finite.")
-        self.normalise, self.discount, self.episodic, self.clip = (
-            normalise,
-            discount,
-            episodic,
-            clip,
-        )
+        if not half_life > 0:
+            raise ValueError(f"half_life={half_life} must be positive.")
+        for name, number in (("beta", beta), ("final_beta", final_beta)):
+            if not math.isfinite(number):
+                raise ValueError(f"{name}={number} must be finite.")
+        self.unit, self.discount, self.half_life = unit, discount, half_life
         self.schedule, self.over_steps = schedule, over_steps
         self.initial_beta, self.final_beta = beta, final_beta
         self.steps = 0  # environment steps so far
-        self._statistics = RunningMeanStd()
-        self._sums: Tensor | None = None  # (N,) discounted sums of the bonus so far
+        self._weight = 0.0  # of all that was seen, fading; 1 when much was
+        self._bonus = self._task = 0.0  # fading sums of absolute values, of the same weight
 
     @property
     def beta(self) -> float:
@@ -96,82 +117,93 @@ class BonusScale:
         left = 1 - done if self.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
         return self.final_beta + (self.initial_beta - self.final_beta) * left
 
-    def combine(
-        self, extrinsic: Array, bonus: Array, ended: Array | None = None, *, update: bool = True
-    ) -> Rewards:
+    def combine(self, extrinsic: Array, bonus: Array, *, update: bool = True) -> Rewards:
         """Weighs a bonus against the extrinsic reward.
 
+        A rollout gives the same numbers at once as step by step.
+
         Args:
-            extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment (with
-                ``normalise="return"`` these must follow each other in time) or of a batch.
+            extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment or of a
+                sampled batch.
             bonus: The raw bonus, of the same shape.
-            ended: The step ended its episode; needed where ``episodic``.
-            update: Whether statistics take these in and the schedule moves on by their number.
+            update: Whether averages take these in and the schedule moves on by their number.
         """
-        extrinsic, bonus = torch.as_tensor(extrinsic), torch.as_tensor(bonus)
+        extrinsic, bonus = _numbers("extrinsic", extrinsic), _numbers("bonus", bonus)
         if extrinsic.shape != bonus.shape or bonus.ndim not in (1, 2):
             raise ValueError(
                 f"extrinsic has shape {tuple(extrinsic.shape)} and bonus {tuple(bonus.shape)}; "
                 "expected the same shape, (M, N) or (N,)."
             )
-        for name, values in (("extrinsic", extrinsic), ("bonus", bonus)):
-            bad = (~values.isfinite()).nonzero()
-            if len(bad):
-                step, env = ([0, *bad[0].tolist()])[-2:]
-                raise ValueError(
-                    f"{name} is {float(values[tuple(bad[0].tolist())])} at step {step} of "
-                    f"environment {env}. Nothing was changed."
-                )
-        if update and self.normalise == "step":
-            self._statistics.update(bonus.flatten())
-        elif update and self.normalise == "return":
-            self._statistics.update(self._discounted_sums(bonus, ended).flatten())
         scaled = bonus
-        if self.normalise != "none":
-            scaled = bonus / self._statistics.std.to(bonus.device, bonus.dtype)
-        if self.clip is not None:
-            scaled = scaled.clamp(max=self.clip)
+        if self.unit == "task" and bonus.numel():
+            average, unit = self._measure(extrinsic, bonus, update=update)
+            rows = bonus.double().reshape(len(average), -1)
+            multiples = torch.where(average > 0, rows / average, 0.0).clamp(-LARGEST, LARGEST)
+            scaled = (unit * multiples).reshape(bonus.shape).to(bonus.dtype)
         intrinsic = self.beta * scaled
         if update:
             self.steps += bonus.numel()
         return Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
 
-    def _discounted_sums(self, bonus: Tensor, ended: Array | None) -> Tensor:
-        """The running discounted sum of each environment after every step: ``(M, N)``."""
-        rows = bonus.double().reshape(-1, bonus.shape[-1])
-        if self._sums is None:
-            self._sums = torch.zeros_like(rows[0])
-        if self._sums.shape != rows[0].shape:
-            raise ValueError(
-                f"bonus has {rows.shape[1]} environments; the steps before had {len(self._sums)}. "
-                "normalise='return' follows environments through time; use 'step' for batches."
-            )
-        if self.episodic and ended is None:
-            raise ValueError("episodic=True needs ended: where episodes end.")
-        keep = torch.ones_like(rows)
-        if self.episodic:
-            keep = 1 - torch.as_tensor(ended).to(rows.device).double().reshape(rows.shape)
-        sums = torch.empty_like(rows)
-        running = self._sums
-        for t, row in enumerate(rows):
-            sums[t] = running = self.discount * running + row
-            running = running * keep[t]
-        self._sums = running
-        return sums
+    def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
+        """The average bonus at each step, and what an average one is paid: ``(M, 1)`` each.
+
+        Both averages fade, and are taken over what was seen alone: the first bonus is the average
+        one, and the n-th at most n times it.
+        """
+        keep = 0.5 ** (1 / self.half_life)
+        weight, novel, paid = self._weight, self._bonus, self._task
+        measures = []
+        sizes = [
+            x.double().abs().reshape(-1, x.shape[-1]).mean(1).cpu() for x in (bonus, extrinsic)
+        ]
+        for size, reward in torch.stack(sizes, dim=1).tolist():
+            if update or not weight:
+                weight = keep * weight + 1 - keep
+                novel = keep * novel + (1 - keep) * size
+                paid = keep * paid + (1 - keep) * reward
+            measures.append((novel / weight, max(paid / weight, 1 - self.discount)))
+        if update:
+            self._weight, self._bonus, self._task = weight, novel, paid
+        average, unit = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
+        return average.unsqueeze(1), unit.unsqueeze(1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Statistics, discounted sums and the place in the schedule."""
-        state: dict[str, Any] = {
+        """Averages and the place in the schedule."""
+        return {
             "steps": self.steps,
-            "statistics": self._statistics.state_dict(),
+            "weight": self._weight,
+            "bonus": self._bonus,
+            "task": self._task,
         }
-        if self._sums is not None:
-            state["sums"] = self._sums.clone()
-        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
-        self._statistics.load_state_dict(state["statistics"])
-        sums = state.get("sums")
-        self._sums = None if sums is None else sums.clone()
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        names = self.state_dict()
+        if not isinstance(state, Mapping) or any(name not in state for name in names):
+            raise ValueError(
+                f"the state of the scale lacks one of {', '.join(names)}: it is damaged, or was "
+                "saved by a version of mimex before 'task' units; begin the run anew."
+            )
+        if not all(isinstance(state[name], int | float) for name in names):
+            raise ValueError(f"the state of the scale is {dict(state)}: expected numbers.")
+        averages = [float(state[name]) for name in ("weight", "bonus", "task")]
+        if not all(math.isfinite(value) and value >= 0 for value in averages):
+            raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
         self.steps = int(state["steps"])
+        self._weight, self._bonus, self._task = averages
+
+
+def _numbers(name: str, values: Array) -> Tensor:
+    """Values as floating-point numbers, all finite."""
+    numbers = torch.as_tensor(values)
+    if not numbers.is_floating_point():
+        numbers = numbers.float()
+    bad = (~numbers.isfinite()).nonzero()
+    if len(bad):
+        step, env = ([0, *bad[0].tolist()])[-2:]
+        raise ValueError(
+            f"{name} is {float(numbers[tuple(bad[0].tolist())])} at step {step} of environment "
+            f"{env}. Nothing was changed."
+        )
+    return numbers

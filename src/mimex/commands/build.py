@@ -197,6 +197,7 @@ def make_replay(config: TrainConfig, agent: DrQv2, bonus: IntrinsicReward) -> Re
         discount=config.drqv2.discount,
         window=window,
         ends_at=config.off_policy.ends_at,
+        stride=config.off_policy.stride,
         run=config.replay.run or (NEIGHBOURS if agent.pixels and window > 1 else 1),
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,

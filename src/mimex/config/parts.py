@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from mimex.bonus.scale import Normalise, Schedule
+from mimex.bonus.scale import BETA, HALF_LIFE, Schedule, Unit
 from mimex.bonus.size import AutoencoderSize
 
 
@@ -16,17 +16,21 @@ from mimex.bonus.size import AutoencoderSize
 class ScaleSettings:
     """How big the bonus is."""
 
-    beta: float = 0.05
-    """Weight of the bonus."""
-    normalise: Normalise = "none"
-    """The raw bonus ("none", as published), or divided by the running standard deviation of its
-    values ("step") or of its discounted sums ("return")."""
-    clip: float | None = None
-    """Largest normalised bonus; None for no limit."""
+    beta: float = BETA
+    """Size of an average bonus beside the average size of the task's reward, or beside returns of 1
+    where the task pays less."""
+    unit: Unit = "task"
+    """Whether beta is beside the "task", or a factor on the "raw" bonus (published: 0.05)."""
+    half_life: float = HALF_LIFE
+    """Steps of each environment (dmc: sampled batches) after which averages forget half."""
     schedule: Schedule = "constant"
     """How beta falls to final-beta over the run."""
     final_beta: float = 0.0
     """Beta at the run's end, where there is a schedule."""
+
+
+PUBLISHED_SCALE = ScaleSettings(beta=0.05, unit="raw")
+"""The paper's: the raw bonus."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.size import RELEASED, AutoencoderSize
 from mimex.config.parts import (
+    PUBLISHED_SCALE,
     EvalSettings,
     ICMSettings,
     MIMExSettings,
     PseudoCountSettings,
     RNDSettings,
+    ScaleSettings,
     TrackSettings,
     VisionSettings,
 )
@@ -112,6 +114,7 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         envs=PUBLISHED_ENVS["pixels" if pixels else "state"],
         ppo=PPOSettings(lr=_published_lr(task, pixels)),
         loop=LoopSettings(bonus_minibatch=ALL_WINDOWS),
+        scale=PUBLISHED_SCALE,
         mimex=MIMExSettings(padding="zeros", size=RELEASED),
         vision=VisionSettings(encoder="vit", image_size=224),
     )
@@ -122,6 +125,7 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         preset="cpu",
         envs=PIXEL_ENVS if pixels else STATE_ENVS,
         ppo=CPU_PIXELS if pixels else CPU,
+        scale=ScaleSettings(),
         loop=LoopSettings(train_fraction=0.125, stagger=True),
         mimex=MIMExSettings(),
         vision=VisionSettings(),
@@ -144,6 +148,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         steps=SUITE_FRAMES.get(kind, SUITE_FRAMES["state"]),
         envs=1,
         preset="paper",
+        scale=PUBLISHED_SCALE,
         # The vector itself is its own feature; of pictures the release takes the encoder's.
         drqv2=_graded(replace(MIMEX, features="encoder"), task),
         mimex=MIMExSettings(padding="zeros", normalise=not pixels, size=RELEASED),
@@ -159,6 +164,7 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
     return replace(
         paper,
         preset="cpu",
+        scale=ScaleSettings(),
         drqv2=_published(task) if pixels else _state(PUBLISHED),
         mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize()),
         replay=ReplaySettings(),

@@ -156,11 +156,6 @@ class TrainConfig:
                 f"--reward is {self.reward!r}, but {self.task} has a reward of its own: leave "
                 f"--reward out; for a sparse one choose a task such as {_SUITE_TASKS[6]}"
             )
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "--scale.normalise is 'return', which follows environments through time, but "
-                "drqv2 samples steps: use 'step' or 'none'"
-            )
 
     def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
         """These settings, with the horizon of the run that they continue, or else with their own.

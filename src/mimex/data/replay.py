@@ -39,6 +39,7 @@ class ReplayBuffer:
         discount: Gamma.
         window: Steps of the windows of the bonus; 0 for none.
         ends_at: Whether windows end at the "observation" or at the "next" one.
+        stride: Steps between two of a window, whose actions are summed.
         run: Transitions that are drawn one after the other.
         folder: Where ``save`` writes; needed for that and for memory mapping.
         memory_mapped: Whether observations are kept in a file of the folder.
@@ -57,25 +58,21 @@ class ReplayBuffer:
         discount: float = 0.99,
         window: int = 0,
         ends_at: EndsAt = "observation",
+        stride: int = 1,
         run: int = 1,
         folder: Path | None = None,
         memory_mapped: bool = False,
     ) -> None:
-        for name, value, least in (
-            ("num_envs", num_envs, 1),
-            ("stack", stack, 1),
-            ("n_step", n_step, 1),
-            ("window", window, 0),
-            ("run", run, 1),
-        ):
-            if value < least:
+        sizes = {"num_envs": num_envs, "stack": stack, "n_step": n_step, "stride": stride}
+        for name, value in {**sizes, "run": run, "window": window}.items():
+            if value < (least := int(name != "window")):
                 raise ValueError(f"{name}={value} must be at least {least}.")
         if memory_mapped and folder is None:
             raise ValueError("memory_mapped=True needs folder: where the file shall be.")
-        self.stack, self.n_step, self.discount = stack, n_step, discount
-        self.window, self.ends_at, self.num_envs, self.run = window, ends_at, num_envs, run
+        self.stack, self.n_step, self.discount, self.run = stack, n_step, discount, run
+        self.window, self.stride, self.ends_at, self.num_envs = window, stride, ends_at, num_envs
         # Once a ring goes round, its oldest slots only serve as the past of others.
-        self._reach = stack - 1 + max(window - 1, 0)
+        self._reach = stack - 1 + max(window * stride - 1, 0)
         self.slots = capacity // num_envs
         if self.slots < self._reach + n_step + 2:
             raise ValueError(
@@ -252,10 +249,14 @@ class ReplayBuffer:
             reach: ``(B,)``: how many observations before them may be looked at.
             runs: ``(B,)``: the first transition of the run that each belongs to.
         """
-        back = torch.arange(self.window - 1, -1, -1)
-        valid = back <= reach.unsqueeze(1)  # (B, L)
-        back = torch.minimum(back, ages.unsqueeze(1))  # padding repeats the first: never looked at
+        away = torch.arange(self.window - 1, -1, -1) * self.stride
+        valid = away <= reach.unsqueeze(1)  # (B, L)
+        back = torch.minimum(away, ages.unsqueeze(1))  # padding repeats the first: never looked at
         rows = self._rows(envs.unsqueeze(1), numbers.unsqueeze(1) - back)
+        actions = self.actions[rows] * valid.unsqueeze(2)
+        for k in range(1, self.stride):
+            between = self._rows(envs.unsqueeze(1), numbers.unsqueeze(1) - away - k)
+            actions += self.actions[between] * (away + k <= reach.unsqueeze(1)).unsqueeze(2)
         total = len(self.ages)
         known = given + total * runs[: len(given)]
         wanted = rows + total * runs.unsqueeze(1)
@@ -270,7 +271,7 @@ class ReplayBuffer:
             keys[others] // total,
             places[found[len(given) :]].view(rows.shape),
             valid,
-            self.actions[rows] * valid.unsqueeze(2),
+            actions,
         )
 
     def save(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from mimex.data.state import read_state
 from mimex.types import Array, Window
@@ -21,6 +22,8 @@ class WindowTracker:
         feature_dim: Numbers a step.
         action_dim: Numbers an action, if windows shall have actions.
         device: Where the windows live.
+        stride: Steps of the episode from one step of a window to the next; the actions between
+            them are summed.
     """
 
     def __init__(
@@ -30,37 +33,41 @@ class WindowTracker:
         feature_dim: int,
         action_dim: int | None = None,
         device: torch.device | str = "cpu",
+        stride: int = 1,
     ) -> None:
         for name, value in (
             ("num_envs", num_envs),
             ("length", length),
             ("feature_dim", feature_dim),
+            ("stride", stride),
         ):
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1.")
         self.num_envs, self.length, self.feature_dim = num_envs, length, feature_dim
-        self._features = torch.zeros(num_envs, length, feature_dim, device=device)
-        self._valid = torch.zeros(num_envs, length, dtype=torch.bool, device=device)
+        self.stride, kept = stride, length * stride
+        self._features = torch.zeros(num_envs, kept, feature_dim, device=device)
+        self._valid = torch.zeros(num_envs, kept, dtype=torch.bool, device=device)
         self._actions = (
-            None if action_dim is None else torch.zeros(num_envs, length, action_dim, device=device)
+            None if action_dim is None else torch.zeros(num_envs, kept, action_dim, device=device)
         )
 
     def push(self, features: Array, starts: Array, actions: Array | None = None) -> Window:
         """Takes in the newest observation of each environment and gives the windows that end there.
 
         Args:
-            features: ``(N, D)``.
+            features: ``(N, D)``, or ``(N,)`` integers: discrete observations, which become one-hot
+                codes of ``feature_dim`` numbers.
             starts: ``(N,)`` bool: the observation is the first of its episode; what was before is
                 forgotten.
-            actions: ``(N, A)``: the action that led to each observation; ignored at a start.
+            actions: ``(N, A)``, or ``(N,)`` integers: the action that led to each observation;
+                ignored at a start.
         """
-        window = self.peek(features, actions, starts)
-        self._features, self._valid, self._actions = (
-            window.features.clone(),  # the caller's window must not change with ours
-            window.valid.clone(),
-            None if window.actions is None else window.actions.clone(),
-        )
-        return window
+        self._features, self._valid, self._actions = self._after(features, actions, starts)
+        return self.window()
+
+    def window(self) -> Window:
+        """The windows that end at the newest observations."""
+        return self._view(self._features, self._valid, self._actions)
 
     def peek(
         self, features: Array, actions: Array | None = None, starts: Array | None = None
@@ -69,6 +76,20 @@ class WindowTracker:
 
         For final observations, which a SAME_STEP environment gives beside the next episode's first.
         """
+        return self._view(*self._after(features, actions, starts))
+
+    def _view(self, features: Tensor, valid: Tensor, actions: Tensor | None) -> Window:
+        """Windows of every ``stride``-th step back from the newest, with sums of actions."""
+        every = slice(self.stride - 1, None, self.stride)
+        if actions is not None:
+            actions = actions.view(len(actions), self.length, self.stride, -1).sum(2)
+        # Copies: the caller's windows must not change with ours.
+        return Window(features[:, every].clone(), valid[:, every].clone(), actions)
+
+    def _after(
+        self, features: Array, actions: Array | None, starts: Array | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Features, validity and actions of all steps kept, once these are the newest."""
         newest = self._row("features", features, self.feature_dim)
         old = self._valid
         if starts is not None:
@@ -89,17 +110,24 @@ class WindowTracker:
             led = led if starts is None else led * ~starts.unsqueeze(1)
             past = self._actions[:, 1:] * valid[:, :-1, None]
             window_actions = torch.cat([past, led.unsqueeze(1)], dim=1)
-        return Window(torch.cat([kept, newest.unsqueeze(1)], dim=1), valid, window_actions)
+        return torch.cat([kept, newest.unsqueeze(1)], dim=1), valid, window_actions
 
     def _row(self, name: str, values: Array, width: int) -> Tensor:
-        given = torch.as_tensor(values)
-        if given.is_complex():
+        row = torch.as_tensor(values, device=self._valid.device)
+        if row.is_complex():
             raise ValueError(f"{name} has complex numbers; expected real ones.")
-        row = given.to(self._valid.device, torch.float32)
+        if row.shape == (self.num_envs,) and not row.is_floating_point():
+            if int(row.min()) < 0 or int(row.max()) >= width:
+                raise ValueError(
+                    f"{name} has codes from {int(row.min())} to {int(row.max())}; expected 0 to "
+                    f"{width - 1}, since the tracker has {width} {name.removesuffix('s')} numbers."
+                )
+            row = one_hot(row.long(), width)
+        row = row.float()
         if row.shape != (self.num_envs, width):
             raise ValueError(
                 f"{name} has shape {tuple(row.shape)}; expected ({self.num_envs}, {width}): one "
-                "row an environment."
+                "row an environment, or discrete ones as integers."
             )
         return row
 

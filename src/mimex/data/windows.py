@@ -65,6 +65,8 @@ class RolloutWindows:
         ends_at: Whether the window of step t ends at ``"observation"`` o_t, on which the policy
             acted (the paper), or at ``"next"`` o_t+1, which the action led to.
         autoreset: The vector environment's autoreset mode.
+        stride: Steps of the episode from one step of a window to the next; the actions between
+            them are summed.
     """
 
     def __init__(
@@ -74,8 +76,9 @@ class RolloutWindows:
         *,
         ends_at: EndsAt = "observation",
         autoreset: Autoreset = "same_step",
+        stride: int = 1,
     ) -> None:
-        for name, value in (("length", length), ("num_envs", num_envs)):
+        for name, value in (("length", length), ("num_envs", num_envs), ("stride", stride)):
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1.")
         for name, choice, allowed in (
@@ -85,14 +88,20 @@ class RolloutWindows:
             if choice not in allowed:
                 raise ValueError(f"{name}={choice!r} is unknown: use one of {', '.join(allowed)}.")
         self.length, self.num_envs = length, num_envs
-        self.ends_at, self.autoreset = ends_at, autoreset
-        # What the next rollout's windows reach back to; filled in by the first one.
-        self._features: Tensor | None = None  # (N, L - 1, D)
-        self._valid = torch.zeros(num_envs, length - 1, dtype=torch.bool)
-        self._led_to: Tensor | None = None  # (N, L - 1, A): the actions before those features
+        self.ends_at, self.autoreset, self.stride = ends_at, autoreset, stride
+        # What the next rollout's windows reach back to, P = L * stride - 1 steps; filled in by the
+        # first one.
+        self._features: Tensor | None = None  # (N, P, D)
+        self._valid = torch.zeros(num_envs, length * stride - 1, dtype=torch.bool)
+        self._led_to: Tensor | None = None  # (N, P, A): the actions before those features
         self._action: Tensor | None = None  # (N, A): the action of the last step
         self._starting = torch.ones(num_envs, dtype=torch.bool)  # the next observation is a start
         self._resetting = torch.zeros(num_envs, dtype=torch.bool)  # the next step is no transition
+
+    @property
+    def reach(self) -> int:
+        """Observations before a rollout that its windows may reach back to."""
+        return self._valid.shape[1]
 
     def build(
         self,
@@ -114,7 +123,7 @@ class RolloutWindows:
                 row-major order; for ``ends_at="next"`` unless autoreset is NEXT_STEP, where
                 final observations are part of the stream.
             actions: ``(M, N, A)``, or ``(M, N)`` integers: taken at each step.
-            history: ``(N, L - 1, D)``: of the observations before these, for an encoder that has
+            history: ``(N, reach, D)``: of the observations before these, for an encoder that has
                 changed since; otherwise the features that the last call was given are kept.
         """
         features, ended = torch.as_tensor(features), torch.as_tensor(ended)
@@ -122,7 +131,7 @@ class RolloutWindows:
         finals = None if finals is None else torch.as_tensor(finals)
         actions = None if actions is None else torch.as_tensor(actions)
         self._check(features, ended, last, finals, actions)
-        envs, depth, device = self.num_envs, self.length - 1, features.device
+        envs, depth, device = self.num_envs, self.reach, features.device
         ended = ended.to(device)
         starts, resetting = self._starts(ended)
         before = self._features if history is None else torch.as_tensor(history)
@@ -131,7 +140,7 @@ class RolloutWindows:
         elif before.shape != (envs, depth, *features.shape[2:]):
             raise ValueError(
                 f"history has shape {tuple(before.shape)}; expected "
-                f"{(envs, depth, *features.shape[2:])}: (N, L - 1, D)."
+                f"{(envs, depth, *features.shape[2:])}: (N, reach, D)."
             )
 
         # The bank: padding, history, the rollout, and what comes after its steps.
@@ -160,14 +169,18 @@ class RolloutWindows:
             if self.autoreset != "next_step":
                 older[final] = now[ended]
                 ends = ends.masked_scatter(ended, final)
-        rows = _follow(ends * ~resetting, older, self.length)
 
-        led_to = None
+        led_to = summed = None
         if actions is not None:
             actions = actions.to(device)
-            led_to = self._actions_before(bank, actions, starts, ended)
+            led_to = summed = self._actions_before(bank, actions, starts, ended)
+        far = older  # the row that is one step of a window before each
+        for _ in range(self.stride - 1):
+            summed = None if led_to is None or summed is None else summed + led_to[far]
+            far = older[far]
+        rows = _follow(ends * ~resetting, far, self.length)
         self._remember(bank, led_to, _follow(now[-1], older, depth), actions, ended, resetting)
-        return WindowIndex(bank, led_to, rows.flatten(0, 1), ~resetting.flatten())
+        return WindowIndex(bank, summed, rows.flatten(0, 1), ~resetting.flatten())
 
     def _starts(self, ended: Tensor) -> tuple[Tensor, Tensor]:
         """Which observations start an episode, and which steps only reset: ``(M, N)`` each."""
@@ -184,7 +197,7 @@ class RolloutWindows:
         shape = actions.shape[2:]
         history, pending = self._led_to, self._action
         if history is None or pending is None:
-            history = actions.new_zeros(self.num_envs, self.length - 1, *shape)
+            history = actions.new_zeros(*self._valid.shape, *shape)
             pending = actions.new_zeros(self.num_envs, *shape)
         previous = torch.cat([pending[None], actions[:-1]])
         previous = previous * ~starts.view(*starts.shape, *[1] * len(shape))
@@ -201,7 +214,7 @@ class RolloutWindows:
         ended: Tensor,
         resetting: Tensor,
     ) -> None:
-        """Keeps what the next rollout's windows reach back to: rows ``(N, L - 1)`` of the bank."""
+        """Keeps what the next rollout's windows reach back to: rows ``(N, P)`` of the bank."""
         self._features, self._valid = bank[rows], rows > 0
         self._led_to = None if led_to is None else led_to[rows]
         self._action = None if actions is None else actions[-1].clone()
@@ -241,6 +254,11 @@ class RolloutWindows:
                     f"actions has {tuple(actions.shape[2:])} numbers a step; the rollout before "
                     f"had {before}."
                 )
+        if actions is not None and self.stride > 1 and not actions.is_floating_point():
+            raise ValueError(
+                f"stride={self.stride} sums the actions between two steps, which codes of discrete "
+                "ones do not allow: give them one-hot, (M, N, A) numbers."
+            )
         if self.ends_at != "next":
             return
         if last is None or last.shape != (self.num_envs, *width):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BonusScale
+from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt, RolloutWindows
 from mimex.interop.batches import chosen, joined
 from mimex.interop.reader import SpaceReader
@@ -27,19 +27,18 @@ class BonusConnector(ConnectorV2):
     """Adds the bonus to the rewards of episodes before advantages are computed, and trains it.
 
     ``config.learners(learner_connector=lambda obs, act: BonusConnector(obs, act, bonus=bonus))``,
-    with ``config.env_runners(episode_lookback_horizon=bonus.length)``: where a rollout cuts an
-    episode, windows reach back over the cut as far as that. With several learners each has a bonus
-    of its own. RLlib's checkpoints do not hold it: save ``state_dict`` with
-    ``mimex.train.checkpoint``.
+    with ``config.env_runners(episode_lookback_horizon=bonus.length)`` (times the stride): where a
+    rollout cuts an episode, windows reach back over the cut as far as that. With several learners
+    each has a bonus of its own. RLlib's checkpoints hold it (``get_state``, ``set_state``).
 
     Args:
         input_observation_space: As RLlib gives it; what the episodes say is used.
         input_action_space: Likewise.
         bonus: What pays.
-        beta: Weight of the bonus, or a ``BonusScale`` (whose ``normalise`` is not ``"return"``:
-            episodes come in no order of time).
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale``.
         ends_at: The window of a transition ends at ``"next"``, the observation it led to, or at
             ``"observation"``, which it came from.
+        stride: Steps between two of a window, whose actions are summed.
         batch_size: Windows of a learning step; each window is learned from once.
         key: Of Dict observations, the entry to look at; all of them when left out.
         encoder: Turns a batch of observations into features; needed for images.
@@ -51,20 +50,17 @@ class BonusConnector(ConnectorV2):
         input_action_space: Any = None,
         *,
         bonus: IntrinsicReward,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
+        stride: int = 1,
         batch_size: int = 512,
         key: str | None = None,
         encoder: Encoder | None = None,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
-        self.bonus, self.ends_at, self.batch_size = bonus, ends_at, batch_size
+        self.bonus, self.batch_size = bonus, batch_size
+        self.ends_at, self.stride = ends_at, stride
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "normalise='return' follows environments through time, and episodes come in no "
-                "order of time: use BonusScale(beta, 'step')."
-            )
         self.metrics: Metrics = {}  # of the newest learning step
         self._key, self._encoder = key, encoder
 
@@ -101,19 +97,29 @@ class BonusConnector(ConnectorV2):
         """The window of each of the steps of a piece of an episode."""
         read = SpaceReader(chunk.observation_space, key=self._key, encoder=self._encoder)
         read_action = action_reader(self.bonus, chunk.action_space)
-        back = min(self.bonus.length, chunk.observations.lookback)
+        back = min(self.bonus.length * self.stride, chunk.observations.lookback)
         seen = chunk.get_observations(slice(-back, steps + 1), neg_index_as_lookback=True)
         features = read(seen).unsqueeze(1)  # (back + steps + 1, 1, D)
         led: Tensor | None = None
         if read_action is not None:
             taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
             led = read_action(taken).unsqueeze(1)
-        walk = RolloutWindows(self.bonus.length, 1, ends_at=self.ends_at)
+        walk = RolloutWindows(self.bonus.length, 1, ends_at=self.ends_at, stride=self.stride)
         moved = features[:-1]
         index = walk.build(
             moved, torch.zeros(len(moved), 1, dtype=torch.bool), last=features[-1], actions=led
         )
         return index[slice(back, None)]
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """As ``state_dict``, for RLlib's checkpoints (which are pickles)."""
+        return self.state_dict()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """As ``load_state_dict``, from RLlib's checkpoints."""
+        self.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus and its scale."""

@@ -66,7 +66,7 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 def wrap(
     env: gymnasium.Env[Any, Any], bonus: IntrinsicReward, **options: Unpack[StreamOptions]
 ) -> BonusWrapper:
-    """Adds a bonus to an environment's rewards: ``wrap(env, MIMEx(), beta=0.05)``."""
+    """Adds a bonus to an environment's rewards: ``wrap(env, MIMEx())``."""
     return BonusWrapper(env, bonus, **options)
 
 

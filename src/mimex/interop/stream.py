@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder, check_fraction
-from mimex.bonus.scale import BonusScale, Rewards
+from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import EndsAt
 from mimex.interop.batches import chosen, joined, parts, whole
@@ -29,6 +29,7 @@ class StreamOptions(TypedDict, total=False):
 
     beta: float | BonusScale
     ends_at: EndsAt
+    stride: int
     learn_every: int | None
     train_fraction: float
     key: str | None
@@ -43,9 +44,11 @@ class BonusStream:
         num_envs: Environments side by side.
         observation_space: Of one environment.
         action_space: Of one environment.
-        beta: Weight of the bonus, or a ``BonusScale`` for normalisation and schedules.
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale`` for schedules and for
+            the raw bonus.
         ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
             observation it led to, or (the paper) at ``"observation"``, which it came from.
+        stride: Steps between two of a window, whose actions are summed.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
         train_fraction: Share of those windows that is learned from.
@@ -61,8 +64,9 @@ class BonusStream:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         *,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
+        stride: int = 1,
         learn_every: int | None = 512,
         train_fraction: float = 1.0,
         key: str | None = None,
@@ -75,6 +79,7 @@ class BonusStream:
         check_fraction(train_fraction)
         self.bonus, self.num_envs, self.ends_at = bonus, num_envs, ends_at
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
+        self.stride = stride
         self.learn_every, self.train_fraction = learn_every, train_fraction
         self.read = SpaceReader(observation_space, key=key, encoder=encoder)
         self.read_action = action_reader(bonus, action_space)
@@ -82,8 +87,7 @@ class BonusStream:
         self.transitions = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.at_once = False  # steps are not paid for one by one, but by settle()
-        # Windows, which steps are real, rewards, which ended.
-        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor]] = []
+        self._unpaid: list[tuple[Window, Tensor, Tensor]] = []  # window, real, reward
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -107,7 +111,7 @@ class BonusStream:
                 for name, new in tracker.state_dict().items()
             }
             tracker.load_state_dict(merged)
-            after = whole(merged)
+            after = tracker.window()
         self._window = after
 
     def step(
@@ -154,12 +158,12 @@ class BonusStream:
         if not bool(real.all()):
             window = chosen(window, real)
         if self.at_once:
-            self._unpaid.append((window, real, extrinsic, ended))
+            self._unpaid.append((window, real, extrinsic))
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
             raw[real] = self.bonus.reward(window).detach().cpu()
-        rewards = self._combine(extrinsic, raw, ended, real)
+        rewards = self._combine(extrinsic, raw, real)
         if len(window):
             self._learn(window)
         return rewards
@@ -178,7 +182,7 @@ class BonusStream:
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics, endeds = zip(*self._unpaid, strict=True)
+        windows, reals, extrinsics = zip(*self._unpaid, strict=True)
         self._unpaid = []
         window, real = joined(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
@@ -188,7 +192,7 @@ class BonusStream:
                 for start in range(0, len(window), self._piece)
             ]
         )
-        return self._combine(torch.stack(extrinsics), raw, torch.stack(endeds), real)
+        return self._combine(torch.stack(extrinsics), raw, real)
 
     def forget_unpaid(self) -> None:
         """With ``at_once``: drops the steps of a rollout that was given up."""
@@ -204,8 +208,8 @@ class BonusStream:
         rewards, self.metrics = self.bonus.learn(window, self.train_fraction)
         return rewards.detach().cpu()
 
-    def _combine(self, extrinsic: Tensor, raw: Tensor, ended: Tensor, real: Tensor) -> Rewards:
-        rewards = self.scale.combine(extrinsic, raw, ended)
+    def _combine(self, extrinsic: Tensor, raw: Tensor, real: Tensor) -> Rewards:
+        rewards = self.scale.combine(extrinsic, raw)
         self.transitions += int(real.sum())
         self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
@@ -229,7 +233,8 @@ class BonusStream:
     def _new_tracker(self, feature_dim: int) -> WindowTracker:
         actions = self._no_actions()
         action_dim = None if actions is None else actions.shape[1]
-        return WindowTracker(self.num_envs, self.bonus.length, feature_dim, action_dim)
+        length, stride = self.bonus.length, self.stride
+        return WindowTracker(self.num_envs, length, feature_dim, action_dim, stride=stride)
 
     def _no_actions(self) -> Tensor | None:
         if self.read_action is None:
@@ -265,7 +270,7 @@ class BonusStream:
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no state of a BonusStream: {error!r}.") from error
         self.scale.load_state_dict(state["scale"])
-        self._tracker, self._window = tracker, None if history is None else whole(history)
+        self._tracker, self._window = tracker, None if tracker is None else tracker.window()
         self._unpaid, self._pending = [], pending
         self.transitions, self.paid = transitions, paid
 

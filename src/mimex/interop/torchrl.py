@@ -23,7 +23,7 @@ from mimex.interop.stream import BonusStream, StreamOptions
 class BonusTransform(Transform):  # type: ignore[misc]
     """Writes the bonus of each step to ``"intrinsic_reward"``, adds it to ``"reward"``, trains it.
 
-    ``TransformedEnv(GymEnv("Pendulum-v1"), BonusTransform(MIMEx(), beta=0.05))``. Keep one
+    ``TransformedEnv(GymEnv("Pendulum-v1"), BonusTransform(MIMEx()))``. Keep one
     transform outside of batched environments (``TransformedEnv(ParallelEnv(...), ...)``), so that
     all environments share one bonus.
 

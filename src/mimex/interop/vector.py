@@ -95,7 +95,7 @@ def wrap_vector(
     autoreset_mode: AutoresetMode | None = None,
     **options: Unpack[StreamOptions],
 ) -> BonusVectorWrapper:
-    """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx(), beta=0.05)``."""
+    """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx())``."""
     return BonusVectorWrapper(env, bonus, autoreset_mode=autoreset_mode, **options)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from mimex.data.transitions import Transitions
 from mimex.train.off_policy_training import OffPolicyTraining
-from mimex.train.on_policy import share
 from mimex.train.visits import chosen_windows
 from mimex.types import Metrics, Window
 
@@ -139,7 +138,7 @@ def relabel(
     return rewards.total, metrics | {
         "bonus/mean": float(raw.mean()),
         "bonus/reward": float(rewards.intrinsic.mean()),
-        "bonus/share": share(rewards),
+        "bonus/share": rewards.share,
     }
 
 

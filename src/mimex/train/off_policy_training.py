@@ -40,12 +40,15 @@ class OffPolicySettings:
     ends_at: EndsAt = "observation"
     """Whether the window of a transition ends at the "observation" on which the policy acted, as
     published, or at the "next" one, which the action led to."""
+    stride: int = 1
+    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        if self.report_every < 1:
-            raise ValueError(
-                f"off_policy.report_every is {self.report_every}, but must be at least 1."
-            )
+        for name in ("report_every", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"off_policy.{name} is {getattr(self, name)}, but must be at least 1."
+                )
         if not 0 < self.train_fraction <= 1:
             raise ValueError(
                 f"off_policy.train_fraction is {self.train_fraction}, but must be in (0, 1]."

@@ -73,7 +73,7 @@ def update(training: Training) -> Metrics:
         index = build_windows(training)
     with clock("bonus"):
         raw, bonus_metrics = score(training, index)
-        rewards = training.scale.combine(training.rollout.rewards, raw, training.rollout.ended)
+        rewards = training.scale.combine(training.rollout.rewards, raw)
         map_novelty(training, index, raw)
     with clock("learning"):
         batch = make_batch(agent, training.rollout, rewards, beta)
@@ -88,7 +88,7 @@ def update(training: Training) -> Metrics:
         "bonus/mean": float(raw.mean()),
         "bonus/reward": float(rewards.intrinsic.mean()),
         "bonus/beta": beta,
-        "bonus/share": share(rewards),
+        "bonus/share": rewards.share,
         "explore/coverage": training.coverage.share,
         **metrics,
         **clock.read(raw.numel()),
@@ -136,7 +136,7 @@ def build_windows(training: Training) -> WindowIndex:
 
     What they reach back to is encoded anew: statistics or encoder have moved on since.
     """
-    rollout, depth = training.rollout, training.windows.length - 1
+    rollout, depth = training.rollout, training.windows.reach
     after = training.settings.ends_at == "next"
     history = None
     if training.history and depth:
@@ -237,9 +237,3 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
         now.flatten(0, 1),
         returns.flatten(0, 1),
     )
-
-
-def share(rewards: Rewards) -> float:
-    """How much of all reward is bonus, by absolute size."""
-    intrinsic, extrinsic = rewards.intrinsic.abs().sum(), rewards.extrinsic.abs().sum()
-    return float(intrinsic / (intrinsic + extrinsic).clamp(min=1e-12))

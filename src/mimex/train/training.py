@@ -43,9 +43,11 @@ class LoopSettings:
     ends_at: EndsAt = "observation"
     """Whether the window of a step ends at the "observation" on which the policy acted, as
     published, or at the "next" one, which the action led to."""
+    stride: int = 1
+    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        for name in ("rollout_steps", "bonus_minibatch", "bonus_passes"):
+        for name in ("rollout_steps", "bonus_minibatch", "bonus_passes", "stride"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1.")
         if not 0 < self.train_fraction <= 1:
@@ -79,7 +81,9 @@ class Training:
             self.agent.action_dim,
             encoder.feature_dim,
         )
-        self.windows = RolloutWindows(self.bonus.length, envs, ends_at=self.settings.ends_at)
+        self.windows = RolloutWindows(
+            self.bonus.length, envs, ends_at=self.settings.ends_at, stride=self.settings.stride
+        )
         self.generator = Generator().manual_seed(self.seeds["minibatches"])
         self.episodes = Episodes(envs, remember=max(100, envs))
         self.coverage = Coverage()

@@ -35,7 +35,9 @@ def unflattened(values, buffer):
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_ppo_trains_on_returns_of_the_bonus(ends_at):
     """The returns in PPO's buffer are the hand-computed discounted sums of the bonus."""
-    env = BonusVecEnv(probes(), NotingBonus(3), beta=0.5, ends_at=ends_at, learn_every=None)
+    env = BonusVecEnv(
+        probes(), NotingBonus(3), beta=BonusScale(0.5, "raw"), ends_at=ends_at, learn_every=None
+    )
     buffer = trained_ppo(env).rollout_buffer
     observations = torch.as_tensor(unflattened(buffer.observations, buffer))
     returns = unflattened(buffer.returns, buffer)
@@ -120,7 +122,9 @@ def test_vec_normalize_on_either_side(bonus_outside):
 
 def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
     env = VecNormalize(
-        BonusVecEnv(probes(1), NotingBonus(3, lambda w: torch.tensor([4.0])), beta=1)
+        BonusVecEnv(
+            probes(1), NotingBonus(3, lambda w: torch.tensor([4.0])), beta=BonusScale(1.0, "raw")
+        )
     )
     env.reset()
     env.step(np.array([0]))
@@ -175,7 +179,7 @@ def test_dict_observations_with_a2c_and_a_normalised_bonus():
             return self.observation_space.sample(), 0.0, False, self.t == 4, {}
 
     bonus = RND()
-    scale = BonusScale(1.0, "return", clip=5.0)
+    scale = BonusScale(1.0)
     env = BonusVecEnv(DummyVecEnv([Pair, Pair]), bonus, beta=scale, learn_every=4)
     A2C("MultiInputPolicy", env, n_steps=5, device="cpu").learn(20)
     assert bonus.feature_dim == 5

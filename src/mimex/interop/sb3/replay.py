@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BonusScale
+from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import SpaceReader
 from mimex.interop.sb3.replay_windows import EpisodeAges, replay_window
@@ -34,10 +34,10 @@ class ReplayBonus:
 
     Args:
         bonus: What pays.
-        beta: Weight of the bonus, or a ``BonusScale`` (whose ``normalise`` is not ``"return"``:
-            sampled steps do not follow each other in time).
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale``.
         ends_at: The window of a transition ends at ``"next"``, the observation it led to, or at
             ``"observation"``, which it came from.
+        stride: Steps between two of a window, whose actions are summed.
         learn_every: Sampled batches between two learning steps of the bonus.
         key: Of Dict observations, the entry to look at; all of them when left out.
         encoder: Turns a batch of observations, as the buffer holds them, into features; needed
@@ -49,25 +49,23 @@ class ReplayBonus:
         self,
         bonus: IntrinsicReward,
         *,
-        beta: float | BonusScale = 0.05,
+        beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
+        stride: int = 1,
         learn_every: int = 1,
         key: str | None = None,
         encoder: Encoder | None = None,
         seed: int = 0,
     ) -> None:
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        if self.scale.normalise == "return":
-            raise ValueError(
-                "normalise='return' follows environments through time, and sampled steps do not "
-                "follow each other: use BonusScale(beta, 'step')."
-            )
         if ends_at not in get_args(EndsAt):
             raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
-        if not 1 <= learn_every < math.inf:
-            raise ValueError(f"learn_every={learn_every} must be at least 1.")
+        for name, value in (("learn_every", learn_every), ("stride", stride)):
+            if not 1 <= value < math.inf:
+                raise ValueError(f"{name}={value} must be at least 1.")
         self.bonus: IntrinsicReward | None = bonus
-        self.ends_at, self.learn_every, self.key, self.encoder = ends_at, learn_every, key, encoder
+        self.ends_at, self.stride, self.learn_every = ends_at, stride, learn_every
+        self.key, self.encoder = key, encoder
         self.metrics: Metrics = {}  # of the newest learning step
         self.batches = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
@@ -153,6 +151,7 @@ class _Relabels(ReplayBuffer):
             envs,
             ages=self._ages.of,
             length=self.pays.require().length,
+            stride=self.pays.stride,
             ends_at=self.pays.ends_at,
             read=lambda values: read(self._normalize_obs(values, env)),
             read_action=read_action,

@@ -53,6 +53,7 @@ def replay_window(
     *,
     ages: np.ndarray[Any, Any],
     length: int,
+    stride: int,
     ends_at: EndsAt,
     read: Read,
     read_action: Read | None,
@@ -65,11 +66,13 @@ def replay_window(
         envs: ``(B,)``.
         ages: ``(capacity, N)`` of ``EpisodeAges``.
         length: Steps a window.
+        stride: Steps between two of a window, whose actions are summed.
         ends_at: ``"next"`` or ``"observation"``.
         read: Makes rows of stored observations.
         read_action: Makes rows of stored actions; None for windows without.
     """
-    past = length - 1 if ends_at == "next" else length  # of stored observations
+    steps = length * stride
+    past = steps - 1 if ends_at == "next" else steps  # of stored observations
     age = torch.as_tensor(ages[slots, envs])
     rows, valid = replay_rows(
         torch.as_tensor(slots),
@@ -80,15 +83,14 @@ def replay_window(
         size=buffer.size(),
     )
     places, owners = rows.numpy(), envs[:, None]
-    batch = len(slots)
-    shown = places[:, 1:], owners
+    batch, shown = len(slots), slice(stride, None, stride)  # the first row is there for its action
+    whole = valid[:, shown]
     parts = []
-    if past:
-        stored = read(_at(buffer.observations, shown, batch * past)).cpu()
-        parts.append(stored.view(batch, past, -1) * valid[:, 1:, None])
+    if past >= stride:
+        seen = _at(buffer.observations, (places[:, shown], owners), whole.numel())
+        parts.append(read(seen).cpu().view(*whole.shape, -1) * whole[:, :, None])
     if ends_at == "next":
         parts.append(read(_at(buffer.next_observations, (slots, envs), batch)).cpu()[:, None])
-    whole = valid[:, 1:]
     if ends_at == "next":
         whole = torch.cat([whole, torch.ones(batch, 1, dtype=torch.bool)], dim=1)
     actions = None
@@ -96,7 +98,7 @@ def replay_window(
         # The action at a stored step led to the observation after it; to a start none led.
         took = read_action(buffer.actions[places, owners].reshape(batch * (past + 1), -1))
         took = took.view(batch, past + 1, -1) * valid[:, :, None]
-        actions = took if ends_at == "next" else took[:, :-1]
+        actions = took[:, :steps].reshape(batch, length, stride, -1).sum(2)
     return Window(torch.cat(parts, dim=1), whole, actions)
 
 

@@ -1,0 +1,190 @@
+"""PPO of Stable-Baselines3 on small sparse tasks, with no setting of the bonus: does it help?
+
+    python -m benchmarks.drop_in                      curves, table and figure in results/drop_in/
+    python -m benchmarks.drop_in --betas 0.1 0.3 1    the same over beta, in results/drop_in_beta/
+
+Each run is one file, written when the run is over; the same command makes the missing ones, so it
+can be interrupted. A curve is the return of the task alone, episode by episode. Speeds are of the
+same runs, in the order none, rnd, mimex, so compare them within a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+import mimex
+from benchmarks.machine import describe
+from benchmarks.tasks import TASKS, TITLES
+from mimex.interop.sb3 import BonusRolloutBuffer, BonusVecEnv
+
+RESULTS = Path(__file__).parent / "results"
+ENVS, STEPS, SEEDS, POINTS = 8, 200_000, (0, 1, 2), 25
+SPARSE = ("flag", "acrobot", "upright", "maze")
+METHODS = ("none", "rnd", "mimex")
+
+QUICK: dict[str, Any] = {"n_steps": 64, "batch_size": 128, "n_epochs": 4, "gae_lambda": 0.98}
+"""PPO for runs of a minute; without --quick its settings are Stable-Baselines3's own."""
+
+
+def make_model(task: str, method: str, beta: float | None, seed: int, quick: bool) -> PPO:
+    """PPO on a task, with the bonus as its documentation says."""
+    env: VecEnv = make_vec_env(TASKS[task], ENVS, seed=seed)
+    settings: dict[str, Any] = dict(QUICK) if quick else {}
+    if method != "none":
+        bonus = {"mimex": mimex.MIMEx, "rnd": mimex.RND}[method](normalise=True, seed=seed)
+        env = BonusVecEnv(env, bonus, **({} if beta is None else {"beta": beta}))
+        settings["rollout_buffer_class"] = BonusRolloutBuffer
+        settings["rollout_buffer_kwargs"] = {"pays": env.at_once()}
+    if task not in ("maze",):
+        env = VecNormalize(env, norm_reward=False)
+    return PPO("MlpPolicy", env, seed=seed, device="cpu", **settings)
+
+
+class Curve(BaseCallback):
+    """The mean return of the episodes that ended since the last point."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self.every, self.points, self._returns = every, [], []
+        self._next = every
+
+    def _on_step(self) -> bool:
+        infos = self.locals["infos"]
+        self._returns += [info["episode"]["r"] for info in infos if "episode" in info]
+        if self.num_timesteps >= self._next:
+            mean = float(np.mean(self._returns)) if self._returns else None
+            self.points.append({"steps": self.num_timesteps, "return": mean})
+            self._returns, self._next = [], self._next + self.every
+        return True
+
+
+def run(
+    path: Path, task: str, method: str, beta: float | None, seed: int, options: argparse.Namespace
+) -> None:
+    """Makes one run, unless it was made before."""
+    if path.exists():
+        return
+    curve = Curve(max(1, options.steps // POINTS))
+    start = time.perf_counter()
+    model = make_model(task, method, beta, seed, options.quick)
+    model.learn(options.steps, callback=curve)
+    speed = options.steps / (time.perf_counter() - start)
+    about = {"task": task, "method": method, "beta": beta, "seed": seed, "speed": round(speed)}
+    part = path.with_suffix(".part")
+    part.write_text("".join(json.dumps(row) + "\n" for row in [about, *curve.points]))
+    part.rename(path)
+    print(f"{path.stem}: {curve.points[-1]['return']}, {speed:.0f} steps/s", flush=True)
+
+
+def read(folder: Path) -> dict[tuple[str, str], list[list[dict[str, Any]]]]:
+    """All runs of a folder by task and method: a line about the run, then its points."""
+    found: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        about = rows[0]
+        label = about["method"] + ("" if about["beta"] is None else f" {about['beta']:g}")
+        found.setdefault((about["task"], label), []).append(rows)
+    return found
+
+
+def last_fifth(rows: list[dict[str, Any]]) -> float:
+    """The mean return of the last fifth of a run."""
+    points = [row["return"] for row in rows[1:] if row["return"] is not None]
+    return float(np.mean(points[-max(1, len(points) // 5) :]))
+
+
+def table(folder: Path) -> str:
+    """Returns at the end and speeds, by task and method."""
+    runs = read(folder)
+    tasks, labels = ({key[i]: None for key in runs} for i in (0, 1))
+    lines = ["| task | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
+    for task in tasks:
+        cells = []
+        for label in labels:
+            ends = [last_fifth(rows) for rows in runs.get((task, label), [])]
+            cells.append(", ".join(f"{end:.3g}" for end in ends))
+        lines.append(f"| {TITLES[task]} | " + " | ".join(cells) + " |")
+    speeds = []
+    for label in labels:
+        ratios = [
+            rows[0]["speed"] / alone[0]["speed"]
+            for task in tasks
+            for rows, alone in zip(
+                runs.get((task, label), []), runs.get((task, "none"), []), strict=False
+            )
+        ]
+        speeds.append(f"{np.median(ratios):.0%}" if ratios else "")
+    lines.append("| steps/s, of PPO alone | " + " | ".join(speeds) + " |")
+    return "\n".join(lines)
+
+
+def draw(folder: Path) -> None:
+    """One panel a task: thin lines are seeds, thick ones their mean."""
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    runs = read(folder)
+    tasks, labels = (list({key[i]: None for key in runs}) for i in (0, 1))
+    figure, axes = plt.subplots(
+        1, len(tasks), figsize=(4 * len(tasks), 3.2), layout="constrained", squeeze=False
+    )
+    for panel, task in zip(axes[0], tasks, strict=True):
+        for colour, label in enumerate(labels):
+            curves = [
+                [(row["steps"], row["return"]) for row in rows[1:] if row["return"] is not None]
+                for rows in runs.get((task, label), [])
+            ]
+            for curve in curves:
+                panel.plot(*zip(*curve, strict=True), color=f"C{colour}", alpha=0.3, linewidth=1)
+            shared = min(map(len, curves), default=0)
+            if shared:
+                xs, ys = np.mean([curve[:shared] for curve in curves], axis=0).T
+                panel.plot(xs, ys, color=f"C{colour}", linewidth=2, label=label)
+        panel.set(title=TITLES[task], xlabel="environment steps", ylabel="return of the task")
+    axes[0][0].legend(frameon=False)
+    figure.savefig(folder / "curves.png", dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", default=SPARSE, choices=list(TASKS))
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--betas", type=float, nargs="+", help="instead of the default one")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--quick", action="store_true", help="PPO with shorter rollouts")
+    parser.add_argument("--folder", type=Path, help="of the results")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    folder = options.folder or RESULTS / ("drop_in_beta" if options.betas else "drop_in")
+    folder.mkdir(parents=True, exist_ok=True)
+    for task, seed, method in itertools.product(options.tasks, options.seeds, options.methods):
+        for beta in (None,) if method == "none" else options.betas or (None,):
+            name = f"{task}-{method}" + ("" if beta is None else f"-{beta:g}")
+            run(folder / f"{name}-{seed}.jsonl", task, method, beta, seed, options)
+    draw(folder)
+    text = (
+        "# The bonus as a drop-in: return of the task in the last fifth, seed by seed\n\n"
+        f"    python -m benchmarks.drop_in\n\nPPO of Stable-Baselines3{', quick' * options.quick}, "
+        f"{ENVS} environments, {options.steps:,} steps; {describe()}.\n\n{table(folder)}\n"
+    )
+    (folder / "table.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

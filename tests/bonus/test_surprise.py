@@ -1,0 +1,99 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.contrast import one_hot, walks
+
+import mimex
+from mimex import Window
+from mimex.bonus.surprise import surprise
+
+CODES = 100
+
+
+def walk(rng, count, *, far=False, integers=False):
+    codes = one_hot(walks(rng, count, far)[0], rng)
+    return Window(codes.argmax(2) if integers else codes)
+
+
+def test_surprise_by_hand():
+    logits = torch.tensor([[3.0, 1.0, 1e-30]]).log()  # probabilities 3/4, 1/4 and none
+    likelihood, beyond = surprise(
+        logits, torch.tensor([[0.0, 1.0, 0.0]]), torch.ones(1, 3, dtype=torch.bool)
+    )
+    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert float(likelihood) == pytest.approx(math.log(4))
+    assert float(beyond) == pytest.approx(math.log(4) - entropy)
+
+
+def test_numbers_that_are_not_hidden_take_no_part():
+    codes, hidden = torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[True, True, False]])
+    likelihood, _ = surprise(torch.tensor([[0.0, 0.0, 50.0]]), codes, hidden)
+    assert float(likelihood) == pytest.approx(math.log(2))
+    likelihood, beyond = surprise(torch.zeros(1, 3), codes, torch.tensor([[True, False, True]]))
+    assert float(likelihood) == float(beyond) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make", [mimex.MIMEx, mimex.PseudoCount, lambda n, **kw: mimex.MIMEx(n, masks=2, **kw)]
+)
+@pytest.mark.parametrize("integers", [False, True])
+def test_codes_never_seen_score_ten_times_those_seen(make, integers):
+    """By squared error 1.02 times (findings of the drop-in trial)."""
+    rng = np.random.default_rng(0)
+    bonus = make(CODES, normalise=True) if integers else make(CODES)
+    if bonus.length == 1:
+        bonus = make(CODES, length=5)
+    for _ in range(200):
+        bonus.learn(walk(rng, 64, integers=integers))
+    seen, unseen = (bonus.reward(walk(rng, 500, far=far)).mean() for far in (False, True))
+    assert float(unseen) > 10 * float(seen) > 0
+
+
+def test_codes_are_told_from_the_first_windows_and_held_to():
+    rng = np.random.default_rng(0)
+    bonus = mimex.MIMEx(normalise=True)
+    bonus.learn(walk(rng, 8))
+    assert bonus.one_hot
+    with pytest.raises(ValueError, match="one_hot=False"):
+        bonus.reward(Window(torch.randn(4, 5, CODES)))
+    for features in (torch.randn(4, 5, 3), torch.zeros(4, 5, 3), torch.ones(4, 5, 3)):
+        bonus = mimex.MIMEx()
+        bonus.learn(Window(features))
+        assert bonus.one_hot is False
+
+
+def test_several_discrete_values_are_codes_too():
+    codes = torch.cat([torch.eye(3)[torch.randint(3, (8, 5))], torch.eye(4)[:1].expand(8, 5, 4)], 2)
+    bonus = mimex.MIMEx(lr=1e-3)
+    first, _ = bonus.learn(Window(codes))
+    assert bonus.one_hot
+    assert bool((first >= 0).all())
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+def test_a_bonus_of_codes_is_saved_and_continues(kind):
+    rng = np.random.default_rng(0)
+    bonus, again = (kind(length=5, normalise=True) for _ in range(2))
+    bonus.learn(walk(rng, 16))
+    again.load_state_dict(bonus.state_dict())
+    window = walk(rng, 16)
+    assert torch.equal(bonus.learn(window)[0], again.learn(window)[0])
+    assert again.one_hot
+
+
+def test_what_is_filled_in_are_probabilities():
+    bonus = mimex.MIMEx()
+    hidden, filled = bonus.reconstruct(walk(np.random.default_rng(0), 4))
+    torch.testing.assert_close(filled.sum(2), torch.ones(4, 5))
+    assert bool((filled[hidden].amax(1) < 1).all())
+
+
+def test_single_numbers_of_codes_can_be_hidden():
+    bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8))
+    rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
+    assert bonus.one_hot
+    assert metrics["bonus/loss"] > 0
+    assert bool(rewards.isfinite().all())
