@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimex.bonus.scale import LARGEST, BonusScale
+from mimex.bonus.scale import LARGEST, MEASURED, BonusScale
 
 
 def test_raw_bonus_is_weighed_by_beta_and_both_streams_are_kept():
@@ -59,12 +59,21 @@ def test_averages_follow_a_bonus_that_fades():
     assert float(BonusScale(1.0, half_life=1e9).combine(paid, raw).intrinsic[-1]) < 0.02
 
 
-def test_a_jump_of_the_task_is_followed_by_the_bonus():
-    scale = BonusScale(0.1, half_life=5)
-    rewards = torch.cat([torch.ones(100, 1), torch.full((100, 1), 50.0)])
-    paid = scale.combine(rewards, torch.ones(200, 1)).intrinsic[:, 0]
-    assert float(paid[99]) == pytest.approx(0.1)
-    assert float(paid[-1]) == pytest.approx(5.0, rel=1e-3)
+def test_the_bonus_grows_neither_with_success_nor_dies_with_costs():
+    """The task's size is that of its first steps, whatever the agent makes of it later."""
+    for later in (50.0, 0.001):
+        scale = BonusScale(0.1)
+        rewards = torch.cat([-torch.ones(MEASURED, 1), torch.full((100, 1), later)])
+        paid = scale.combine(rewards, torch.ones(MEASURED + 100, 1)).intrinsic[:, 0]
+        assert float(paid[MEASURED - 1]) == pytest.approx(0.1)
+        assert float(paid[-1]) == pytest.approx(0.1)
+
+
+def test_the_first_steps_are_averaged_until_they_are_enough():
+    scale = BonusScale(0.1)
+    rewards = torch.tensor([[1.0], [3.0], [2.0]])
+    paid = scale.combine(rewards, torch.ones(3, 1)).intrinsic[:, 0]
+    assert paid.tolist() == pytest.approx([0.1, 0.2, 0.2])
 
 
 def test_step_by_step_equals_rollout_at_once():

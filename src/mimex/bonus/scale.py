@@ -22,6 +22,13 @@ HALF_LIFE = 300.0
 fall by a factor of up to 1,000 while they learn: with 300 what is paid stays within a factor of
 four, with 1,000 of 25; with 100 a novel episode would become its own measure."""
 
+MEASURED = 300
+"""Steps of each environment, or sampled batches, over which the size of the task's reward is
+measured. It stays what it was then: later a task pays more because the agent succeeds, or costs
+less because it avoids costs, and a bonus that followed would grow beside success, or die with the
+costs that it has to outweigh (sparse FrankaReach, beta 0.3: bonus and action penalty fell together,
+and the agent ended its episodes after 40 steps)."""
+
 LARGEST = 10.0
 """No step is paid more than so many average bonuses (raw streams reach 36)."""
 
@@ -44,18 +51,18 @@ class Rewards(NamedTuple):
 class BonusScale:
     """Turns the raw bonus into a reward: ``total = extrinsic + beta * bonus in its unit``.
 
-    With ``unit="task"`` an average bonus is paid beta times the average size of the task's reward.
-    With beta 0.3, say, a task that costs 1 a step pays an average bonus of 0.3. Where the task
-    pays next to nothing (sparse, or no reward yet), a return of 1 stands for it: average bonuses
-    then add up to a discounted return of beta. Below 1 a bonus therefore never outweighs what it
-    is there to find. Nothing is subtracted: a bonus stays positive.
+    With ``unit="task"`` an average bonus is paid beta times the average size of the task's reward
+    at the start. With beta 0.3, say, a task that costs 1 a step pays an average bonus of 0.3. Where
+    the task pays next to nothing (sparse, or no reward yet), a return of 1 stands for it: average
+    bonuses then add up to a discounted return of beta. Once the agent finds more than that, the
+    bonus is small beside it. Nothing is subtracted: a bonus stays positive.
 
     Args:
         beta: Weight of the bonus.
         unit: ``"task"``: beside the task's reward. ``"raw"``: the bonus as it comes, whose size is
             another in every task (the paper, with beta 0.05).
         discount: Of returns, for what a return of 1 is in a step.
-        half_life: Of both averages, in steps of each environment (off-policy: sampled batches).
+        half_life: Of the average bonus, in steps of each environment (off-policy: sampled batches).
         schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
             steps, after which it stays.
         final_beta: Beta at the end of the schedule.
@@ -105,8 +112,10 @@ class BonusScale:
         self.schedule, self.over_steps = schedule, over_steps
         self.initial_beta, self.final_beta = beta, final_beta
         self.steps = 0  # environment steps so far
-        self._weight = 0.0  # of all that was seen, fading; 1 when much was
-        self._bonus = self._task = 0.0  # fading sums of absolute values, of the same weight
+        self._weight = 0.0  # of all bonuses that were seen, fading; 1 when they were many
+        self._bonus = 0.0  # fading sum of their sizes, of the same weight
+        self._measured = 0  # steps over which the task's reward was measured
+        self._task = 0.0  # its average size over these
 
     @property
     def beta(self) -> float:
@@ -148,11 +157,11 @@ class BonusScale:
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
         """The average bonus at each step, and what an average one is paid: ``(M, 1)`` each.
 
-        Both averages fade, and are taken over what was seen alone: the first bonus is the average
+        The average fades, and is taken over what was seen alone: the first bonus is the average
         one, and the n-th at most n times it.
         """
         keep = 0.5 ** (1 / self.half_life)
-        weight, novel, paid = self._weight, self._bonus, self._task
+        weight, novel, measured, task = self._weight, self._bonus, self._measured, self._task
         measures = []
         sizes = [
             x.double().abs().reshape(-1, x.shape[-1]).mean(1).cpu() for x in (bonus, extrinsic)
@@ -161,10 +170,12 @@ class BonusScale:
             if update or not weight:
                 weight = keep * weight + 1 - keep
                 novel = keep * novel + (1 - keep) * size
-                paid = keep * paid + (1 - keep) * reward
-            measures.append((novel / weight, max(paid / weight, 1 - self.discount)))
+                if measured < MEASURED:
+                    measured += 1
+                    task += (reward - task) / measured
+            measures.append((novel / weight, max(task, 1 - self.discount)))
         if update:
-            self._weight, self._bonus, self._task = weight, novel, paid
+            self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task
         average, unit = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
         return average.unsqueeze(1), unit.unsqueeze(1)
 
@@ -174,6 +185,7 @@ class BonusScale:
             "steps": self.steps,
             "weight": self._weight,
             "bonus": self._bonus,
+            "measured": self._measured,
             "task": self._task,
         }
 
@@ -190,7 +202,7 @@ class BonusScale:
         averages = [float(state[name]) for name in ("weight", "bonus", "task")]
         if not all(math.isfinite(value) and value >= 0 for value in averages):
             raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
-        self.steps = int(state["steps"])
+        self.steps, self._measured = int(state["steps"]), int(state["measured"])
         self._weight, self._bonus, self._task = averages
 
 

@@ -54,6 +54,11 @@ CPU_PIXELS = replace(CPU, lr=2e-4)
 """The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
 steps (FrankaReach dense, 64 px)."""
 
+COVERS_COSTS = 1.0
+"""Beta of the cpu preset on PixMC-Sparse, where every step costs an action's penalty and touching
+the arm is a way out: an average bonus outweighs an average step's cost. On sparse FrankaReach
+MIMEx's episodes last 190 of 200 steps with it after 0.3 million steps, with 0.3 they last 19."""
+
 STATE_ENVS, PIXEL_ENVS = 512, 64
 """Environments of the cpu preset."""
 
@@ -125,7 +130,7 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         preset="cpu",
         envs=PIXEL_ENVS if pixels else STATE_ENVS,
         ppo=CPU_PIXELS if pixels else CPU,
-        scale=ScaleSettings(),
+        scale=ScaleSettings(beta=COVERS_COSTS),
         loop=LoopSettings(train_fraction=0.125, stagger=True),
         mimex=MIMExSettings(),
         vision=VisionSettings(),
