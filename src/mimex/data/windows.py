@@ -88,7 +88,12 @@ class RolloutWindows:
         self.ends_at, self.autoreset = ends_at, autoreset
         # What the next rollout's windows reach back to; filled in by the first one.
         self._features: Tensor | None = None  # (N, L - 1, D)
-        self._valid = torch.zeros(num_envs, length - 1, dtype=torch.bool)
+        try:
+            self._valid = torch.zeros(num_envs, length - 1, dtype=torch.bool)
+        except RuntimeError as error:
+            raise ValueError(
+                f"num_envs={num_envs}, length={length} do not fit into memory: {error}"
+            ) from error
         self._led_to: Tensor | None = None  # (N, L - 1, A): the actions before those features
         self._action: Tensor | None = None  # (N, A): the action of the last step
         self._starting = torch.ones(num_envs, dtype=torch.bool)  # the next observation is a start
