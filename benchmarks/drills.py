@@ -83,11 +83,14 @@ def rows(run: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _runs(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.rglob("metrics.jsonl"))
+
+
 def outcome(folder: Path) -> dict[str, Any]:
     """What must not depend on kills: of all runs at or below a folder."""
     found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("metrics.jsonl")):
-        run = path.parent
+    for run in _runs(folder):
         last = max((run / "checkpoints").glob("step_*.safetensors"))
         found[str(run.relative_to(folder))] = rows(run), last.name, last.read_bytes()
     return found
@@ -100,8 +103,8 @@ def kill_drill(name: str, kills: int, generator: random.Random, place: Path) -> 
     """Kills runs of one kind until there were so many; compares each that ends with a peaceful."""
     (place / "study.toml").write_text(STUDY)
     arguments = {
-        "on-policy training": ["train", *PPO, "--steps", "6400"],
-        "off-policy training": ["train", *DRQV2, "--steps", "20000"],
+        "on-policy training": ["train", *PPO, "--steps", "3200"],
+        "off-policy training": ["train", *DRQV2, "--steps", "10000"],
         "study": ["study", "run", str(place / "study.toml"), "--jobs", "2", "--no-report"],
     }[name]
 
@@ -115,8 +118,10 @@ def kill_drill(name: str, kills: int, generator: random.Random, place: Path) -> 
 
     began = time.monotonic()
     peaceful = start(place / "peace")
+    while peaceful.poll() is None and not any(map(rows, _runs(place / "peace"))):
+        time.sleep(0.05)
+    first_row = time.monotonic() - began
     _, words = peaceful.communicate()
-    seconds = time.monotonic() - began
     assert peaceful.returncode == 0, words.decode()
     expected = outcome(place / "peace")
     counts: Counter[str] = Counter()
@@ -125,8 +130,8 @@ def kill_drill(name: str, kills: int, generator: random.Random, place: Path) -> 
         counts["runs"] += 1
         while True:
             process = start(out)
-            # From the first import to the last row; the later a run is killed, the further it got.
-            wait = generator.uniform(0.0, seconds)
+            # While it is imported, continued and saved: soon, so that a run is killed many times.
+            wait = generator.uniform(0.0, 1.5 * first_row)
             try:
                 _, words = process.communicate(timeout=wait if counts["kills"] < kills else None)
             except subprocess.TimeoutExpired:
