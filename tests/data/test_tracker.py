@@ -81,6 +81,10 @@ def test_bad_input_is_refused():
         tracker.push(torch.zeros(2, 4), torch.zeros(2))
     with pytest.raises(ValueError, match="length=0"):
         WindowTracker(2, 0, 4)
+    with pytest.raises(ValueError, match="action_dim=0"):
+        WindowTracker(2, 3, 4, 0)
+    with pytest.raises(ValueError, match=f"num_envs={2**62}.* memory"):
+        WindowTracker(2**62, 3, 4)
     with pytest.raises(ValueError, match=r"expected torch.float32 of \(2, 3, 4\)"):
         tracker.load_state_dict(WindowTracker(2, 2, 4).state_dict())
     with pytest.raises(ValueError, match="action_dim"):

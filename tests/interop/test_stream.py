@@ -102,8 +102,12 @@ def test_settings_that_mean_nothing_are_refused(settings, words):
 
 def test_steps_of_a_wrong_shape_are_refused_by_name_and_change_nothing():
     stream = BonusStream(ICM(6, 3), 2, BOX, TWO)
+    before = stream.state_dict()
     with pytest.raises(ValueError, match="which has shape"):
         stream.start(rows(0, 0), np.ones(3, bool))
+    with pytest.raises(ValueError, match="features has shape"):
+        stream.start(rows(0, 0, 0))
+    assert same(before, stream.state_dict())
     stream.start(rows(0, 0))
     before = stream.state_dict()
     good = {

@@ -170,3 +170,37 @@ def test_leftovers_of_a_kill_are_removed_and_never_read(tmp_path):
     assert Checkpoints(tmp_path).latest()[0] == 1
     Checkpoints(tmp_path).save(3, state_of(3))
     assert not leftover.exists()
+
+
+@pytest.mark.parametrize("name", ["step_000000000001.safetensors", "best.safetensors"])
+def test_what_is_no_file_is_named_before_a_save_would_meet_it(tmp_path, name):
+    for step in (1, 2):
+        Checkpoints(tmp_path).save(step, state_of(step), best=1.0)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(OSError, match=f"{name} is no regular file"):
+        Checkpoints(tmp_path).latest()
+
+
+def test_without_the_last_ones_the_best_is_taken_with_a_message(tmp_path, caplog):
+    for step, score in ((1, 5.0), (2, 1.0)):
+        Checkpoints(tmp_path).save(step, state_of(step), best=score)
+    for path in tmp_path.glob("step_*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    resumed = Checkpoints(tmp_path)
+    step, state = resumed.latest()
+    assert step == 1
+    assert same(state, state_of(1))
+    assert "taking the best one" in caplog.text
+    resumed.save(2, state_of(2))
+    assert Checkpoints(tmp_path).latest()[0] == 2
+
+
+def test_a_file_of_another_format_is_neither_passed_over_nor_removed(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, state_of(1))
+    later = json.dumps({"format": 99})
+    newest = tmp_path / "step_000000000002.safetensors"
+    safetensors.torch.save_file({"w": torch.ones(2)}, newest, {"mimex": later})
+    with pytest.raises(ValueError, match="use the version that wrote it"):
+        Checkpoints(tmp_path).latest()

@@ -40,16 +40,25 @@ class WindowTracker:
             ("length", length),
             ("feature_dim", feature_dim),
             ("stride", stride),
+            ("action_dim", 1 if action_dim is None else action_dim),
         ):
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1.")
         self.num_envs, self.length, self.feature_dim = num_envs, length, feature_dim
         self.stride, kept = stride, length * stride
-        self._features = torch.zeros(num_envs, kept, feature_dim, device=device)
-        self._valid = torch.zeros(num_envs, kept, dtype=torch.bool, device=device)
-        self._actions = (
-            None if action_dim is None else torch.zeros(num_envs, kept, action_dim, device=device)
-        )
+        try:
+            self._features = torch.zeros(num_envs, kept, feature_dim, device=device)
+            self._valid = torch.zeros(num_envs, kept, dtype=torch.bool, device=device)
+            self._actions = (
+                None
+                if action_dim is None
+                else torch.zeros(num_envs, kept, action_dim, device=device)
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                f"num_envs={num_envs}, length={length}, feature_dim={feature_dim}, "
+                f"action_dim={action_dim}, stride={stride} do not fit into memory: {error}"
+            ) from error
 
     def push(self, features: Array, starts: Array, actions: Array | None = None) -> Window:
         """Takes in the newest observation of each environment and gives the windows that end there.

@@ -92,7 +92,13 @@ class RolloutWindows:
         # What the next rollout's windows reach back to, P = L * stride - 1 steps; filled in by the
         # first one.
         self._features: Tensor | None = None  # (N, P, D)
-        self._valid = torch.zeros(num_envs, length * stride - 1, dtype=torch.bool)
+        try:
+            self._valid = torch.zeros(num_envs, length * stride - 1, dtype=torch.bool)
+        except RuntimeError as error:
+            raise ValueError(
+                f"num_envs={num_envs}, length={length}, stride={stride} do not fit into memory: "
+                f"{error}"
+            ) from error
         self._led_to: Tensor | None = None  # (N, P, A): the actions before those features
         self._action: Tensor | None = None  # (N, A): the action of the last step
         self._starting = torch.ones(num_envs, dtype=torch.bool)  # the next observation is a start

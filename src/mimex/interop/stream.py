@@ -99,10 +99,10 @@ class BonusStream:
             observations: Of all environments.
             which: ``(N,)`` bool: the environments that start; all when left out.
         """
-        tracker, rows = self._follow(observations)
         starts = torch.ones(self.num_envs, dtype=torch.bool)
         if which is not None:
             starts = self._each("which", which).bool()
+        tracker, rows = self._follow(observations)
         before = tracker.state_dict()
         after = tracker.push(rows, starts, self._no_actions())
         if not bool(starts.all()):
@@ -112,7 +112,7 @@ class BonusStream:
             }
             tracker.load_state_dict(merged)
             after = tracker.window()
-        self._window = after
+        self._tracker, self._window = tracker, after
 
     def step(
         self,
@@ -224,11 +224,9 @@ class BonusStream:
             self._pending = []
 
     def _follow(self, observations: Any) -> tuple[WindowTracker, Tensor]:
-        """The tracker, made if need be, and the rows ``(N, D)`` of these observations."""
+        """The tracker, a new one before the first, and the rows ``(N, D)`` of observations."""
         rows = self.read(observations)
-        if self._tracker is None:
-            self._tracker = self._new_tracker(rows.shape[1])
-        return self._tracker, rows
+        return self._tracker or self._new_tracker(rows.shape[1]), rows
 
     def _new_tracker(self, feature_dim: int) -> WindowTracker:
         actions = self._no_actions()

@@ -153,11 +153,15 @@ class Checkpoints:
 
         Raises:
             DamagedCheckpointError: If there are checkpoints, and all are damaged.
+            OSError: If something else has a checkpoint's name.
         """
         paths = self._paths()
         candidates = [paths[step] for step in sorted(paths, reverse=True)]
         if self._best_path.exists():
             candidates.append(self._best_path)
+        for path in candidates:
+            if path.is_symlink() or not path.is_file():  # said now, not when the next save meets it
+                raise OSError(f"{path} is no regular file: remove it, or use another folder.")
         for path in candidates:
             try:
                 found = self._open(path)
