@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from rich.console import Console
@@ -26,12 +27,18 @@ def run_doctor(target: str | None = None, console: Console | None = None) -> int
     """
     console = console or Console()
     setups = builtin_setups() if target is None else {target: load_setup(target)}
-    well = True
+    well, open_ = True, 0
     for name, setup in setups.items():
         checks = diagnose(setup)
         well &= all_well(checks)
+        open_ += sum(check.status in ("skip", "warn") for check in checks)
         console.print(table(name, checks))
-    console.print("all well" if well else "something is wrong: see the remedies above")
+    if not well:
+        console.print("something is wrong: see the remedies above")
+    elif open_:
+        console.print(f"nothing wrong was found, but {open_} checks could not tell: see above")
+    else:
+        console.print("all well")
     return 0 if well else 1
 
 
@@ -45,10 +52,17 @@ def load_setup(target: str) -> Setup:
         if not path.exists():
             raise ValueError(f"target={target!r}: there is no file {module}.")
         sys.path.insert(0, str(path.resolve().parent))
-        module = path.stem
-    elif "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does
-    found = import_module(module)
+        # By its place, not by its name, which may have dashes or be that of another module.
+        spec = spec_from_file_location(f"doctor_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        found = module_from_spec(spec)
+        sys.modules[spec.name] = found
+        spec.loader.exec_module(found)
+    else:
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as `python -m` does
+        found = import_module(module)
     if not callable(getattr(found, function, None)):
         raise ValueError(f"target={target!r}: {module} has no function {function}.")
     setup: Setup = getattr(found, function)
