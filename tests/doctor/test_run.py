@@ -28,7 +28,7 @@ def script(tmp_path, monkeypatch):
 def test_the_exit_code_and_the_table_say_whether_all_is_well(script):
     printed = Console(file=io.StringIO(), width=160)
     assert run_doctor(f"{script}:setup", printed) == 0
-    assert "all well" in printed.file.getvalue()
+    assert "nothing wrong was found, but 3 checks could not tell" in printed.file.getvalue()
     assert run_doctor("my_training:broken", printed) == 1
     assert "BEFORE returns" in printed.file.getvalue()  # a remedy
 
@@ -40,3 +40,10 @@ def test_targets_that_are_none_are_named(script):
         run_doctor("missing.py:setup")
     with pytest.raises(ValueError, match="has no function nothing"):
         run_doctor(f"{script}:nothing")
+
+
+def test_a_file_may_have_any_name(tmp_path):
+    path = tmp_path / "2-json.try.py"
+    path.write_text(GOOD)
+    printed = Console(file=io.StringIO(), width=160)
+    assert run_doctor(f"{path}:broken", printed) == 1

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.inputs import Encoder, check_widths, tell_codes
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.nn.mlp import mlp
+from mimex.types import Window
 
 
 class ICM(MaskedPrediction):
@@ -20,9 +24,11 @@ class ICM(MaskedPrediction):
 
     Args:
         feature_dim: Numbers a step; taken from the first window when left out.
-        action_dim: Numbers an action, or the number of discrete actions.
+        action_dim: Numbers an action, or the number of discrete actions; taken from the first
+            window, or from the wrapped environment, when left out.
         length: Steps a window, at least 2; only the newest transition is looked at.
-        discrete: Actions are one of ``action_dim``; the inverse model then classifies.
+        discrete: Actions are one of ``action_dim``; the inverse model then classifies. When left
+            out, whether they are one-hot tells.
         embed_dim: Width of ``phi``.
         hidden: Width of the hidden layer of the inverse and of the forward model.
         lr: Learning rate of Adam.
@@ -34,11 +40,11 @@ class ICM(MaskedPrediction):
 
     def __init__(
         self,
-        feature_dim: int | None,
-        action_dim: int,
+        feature_dim: int | None = None,
+        action_dim: int | None = None,
         length: int = 2,
         *,
-        discrete: bool = False,
+        discrete: bool | None = None,
         embed_dim: int = 288,
         hidden: int = 256,
         lr: float = 1e-3,
@@ -48,6 +54,10 @@ class ICM(MaskedPrediction):
         seed: int = 0,
     ) -> None:
         check_widths(embed_dim=embed_dim, hidden=hidden)
+        if action_dim is not None and action_dim < 1:
+            raise ValueError(f"action_dim={action_dim} must be at least 1.")
+        if feature_dim is not None and action_dim is None:
+            raise ValueError("feature_dim is given and action_dim is not: give both or neither.")
         self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
         super().__init__(
             feature_dim,
@@ -61,6 +71,42 @@ class ICM(MaskedPrediction):
             device=device,
             seed=seed,
         )
+
+    def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        if self.action_dim is None and window.actions is not None:
+            if window.actions.ndim != 3:
+                raise ValueError(
+                    "actions are discrete, and their number cannot be seen from a window: give "
+                    "action_dim."
+                )
+            self.action_dim = int(window.actions.shape[2])
+        if self.action_dim is None:
+            raise ValueError(
+                "ICM uses actions, but the window has none: Window(features, valid, actions), "
+                "where actions[:, k] led to features[:, k]."
+            )
+        whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
+        if self.discrete is None and window.actions is not None and bool(whole.any()):
+            codes = window.actions.ndim == 2
+            self.discrete = codes or tell_codes(window.actions[:, -1:], whole, None)
+        return super()._read(window)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer, statistics, generator, counters, and what actions are."""
+        actions = {"action_dim": self.action_dim, "discrete": self.discrete if self.steps else None}
+        return super().state_dict() | actions
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        before = self.action_dim
+        self.action_dim = before or state.get("action_dim")
+        try:
+            super().load_state_dict(state)
+        except Exception:
+            self.action_dim = before
+            raise
+        if state.get("discrete") is not None:
+            self.discrete = state["discrete"]
 
     def build(self, feature_dim: int) -> nn.Module:
         """Encoder, inverse model and forward model."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from mimex.types import Array
+from mimex.types import Array, Metrics
 
 Unit = Literal["task", "raw"]
 Schedule = Literal["constant", "linear", "cosine"]
@@ -178,6 +178,15 @@ class BonusScale:
             self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task
         average, unit = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
         return average.unsqueeze(1), unit.unsqueeze(1)
+
+    def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
+        """What a logger should say about what was paid for raw bonuses."""
+        return {
+            "bonus/mean": float(torch.as_tensor(raw).float().mean()),
+            "bonus/reward": float(rewards.intrinsic.mean()),
+            "bonus/share": rewards.share,
+            "bonus/beta": self.beta,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Averages and the place in the schedule."""

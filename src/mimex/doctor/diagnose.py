@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import random
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
+from mimex.doctor.calls import check_calls
 from mimex.doctor.check import Check
 from mimex.doctor.evidence import Evidence, gather
 from mimex.doctor.novelty import NOVELTY, check_novelty
@@ -22,10 +25,12 @@ from mimex.doctor.update import (
     check_reaches,
     check_right_step,
     check_share,
+    check_weight,
 )
 from mimex.doctor.windows import check_windows, where_windows_end
 
 RUNS = "the set-up runs with a probe environment"
+OWN_RUNS = "the set-up runs as it is"
 
 Setup = Callable[..., Any]
 
@@ -47,9 +52,10 @@ def diagnose(setup: Setup, *, action_space: spaces.Space[Any] | None = None) -> 
         for name, parameter in inspect.signature(setup).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
-    if action_space is None and callable(defaults.get("make_env")):
+    like = None
+    if callable(defaults.get("make_env")):
         own = defaults["make_env"]()
-        action_space = own.action_space
+        like, action_space = own.observation_space, action_space or own.action_space
         own.close()
     if isinstance(action_space, spaces.Box):
         # Algorithms may scale actions to [-1, 1] before the bonus sees them, which is no fault.
@@ -58,19 +64,23 @@ def diagnose(setup: Setup, *, action_space: spaces.Space[Any] | None = None) -> 
     width = spaces.flatdim(action_space)
 
     def run(bonus: NotingBonus) -> Evidence:
-        return _seeded(lambda: setup(make_env=probe_factory(action_space), bonus=bonus))
+        return _seeded(lambda: setup(make_env=probe_factory(action_space, like), bonus=bonus))
 
     noting = NotingBonus(width)
     try:
         paying = run(noting)
         silent, again = (run(NotingBonus(width, _nothing)) for _ in range(2))
     except Exception as error:
-        finding = f"{type(error).__name__}: {error}"
-        remedy = "let setup(make_env, bonus) work with vector observations and any bonus"
-        return [Check(RUNS, "fail", finding, remedy)]
+        remedy = (
+            "let setup(make_env, bonus) work with any bonus and with make_env's observations: "
+            "vectors, or of the kind that the default make_env has"
+        )
+        return [Check(RUNS, "fail", _told(error, setup), remedy)]
     checks = check_windows(noting.windows, width)
     ends_at = where_windows_end(noting.windows, width)
+    checks += check_calls(noting, paying)
     checks += [check_reaches(paying, silent, again), check_right_step(paying, width, ends_at)]
+    checks += [check_weight(paying, width, ends_at)]
     return checks + _own_checks(setup, whole="make_env" in defaults and "bonus" in defaults)
 
 
@@ -83,15 +93,27 @@ def _own_checks(setup: Setup, *, whole: bool) -> list[Check]:
     try:
         own = _seeded(setup)
     except ValueError as error:  # how a bonus and its scale refuse NaN
-        return [Check(FINITE, "fail", f"{error}", "see which observation or reward is meant")]
+        remedy = "see which observation or reward is meant"
+        return [Check(FINITE, "fail", _told(error, setup), remedy)]
     except Exception as error:
-        finding = f"{type(error).__name__}: {error}"
-        return [Check(RUNS, "fail", finding, "let setup() work with its own defaults")]
+        remedy = "an error of the set-up with its own environment and bonus, not of the probe"
+        return [Check(OWN_RUNS, "fail", _told(error, setup), remedy)]
     checks = [check_finite(own), check_share(own)]
     if own.bonus is None:
         finding = "the bonus was not found in what the set-up returned"
         return [*checks, Check(NOVELTY, "skip", finding, "return {..., 'bonus': bonus}")]
     return [*checks, check_novelty(own.bonus)]
+
+
+def _told(error: Exception, setup: Setup) -> str:
+    """An error with the line of the user's own file that it came from."""
+    code = getattr(setup, "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    place = (
+        f" ({Path(own[-1].filename).name}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+    )
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _seeded(run: Callable[[], Any]) -> Evidence:

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 Array = np.ndarray[Any, Any]
 
-ROLLED_STEPS = 120
+ROLLED_STEPS = 300
 """Steps with random actions where the set-up returned environments."""
 
 SAMPLED_STEPS = 512
@@ -31,6 +31,9 @@ class Evidence:
             added, so they say nothing about the bonus.
         paid: Sums of absolute extrinsic and intrinsic rewards, if known.
         bonus: What paid, if it was found.
+        scale: Its ``BonusScale``, if it was found.
+        stream: The ``BonusStream`` of one of our wrappers, if there is one.
+        replayed: Rewards are of sampled transitions.
     """
 
     targets: Array
@@ -39,6 +42,9 @@ class Evidence:
     bootstrapped: bool = False
     paid: Mapping[str, float] | None = None
     bonus: Any = None
+    scale: Any = None
+    stream: Any = None
+    replayed: bool = False
 
 
 def gather(result: Any) -> Evidence:
@@ -48,7 +54,7 @@ def gather(result: Any) -> Evidence:
         result: A model of Stable-Baselines3; environments, wrapped and not yet reset; an array of
             the targets (returns, advantages) of the update; or a mapping with ``"targets"`` and,
             if you like, ``"rewards"`` and ``"observations"`` of the same transitions,
-            ``"extrinsic"`` and ``"intrinsic"`` rewards, and ``"bonus"``.
+            ``"extrinsic"`` and ``"intrinsic"`` rewards, ``"bonus"``, and ``"scale"``.
     """
     if getattr(result, "rollout_buffer", None) is not None:
         return _of_rollout(result)
@@ -75,6 +81,8 @@ def _of_mapping(found: Mapping[str, Any]) -> Evidence:
         np.asarray(found["observations"]) if "observations" in found else None,
         paid=paid,
         bonus=found.get("bonus"),
+        scale=found.get("scale"),
+        replayed=bool(found.get("replayed")),
     )
 
 
@@ -82,10 +90,10 @@ def _of_rollout(model: Any) -> Evidence:
     """An on-policy model of Stable-Baselines3: its returns and advantages."""
     buffer = model.rollout_buffer
     steps, envs = buffer.rewards.shape
-    observations = buffer.observations
-    if isinstance(observations, dict):
-        observations = None
-    elif buffer.generator_ready:  # handing out minibatches, it flattens by environment
+    observations = _one(buffer.observations)
+    if (
+        observations is not None and buffer.generator_ready
+    ):  # handing out minibatches, it flattens by environment
         observations = observations.reshape(envs, steps, -1).swapaxes(0, 1)
     targets = [np.asarray(part).reshape(-1) for part in (buffer.returns, buffer.advantages)]
     return Evidence(
@@ -106,9 +114,13 @@ def _of_replay(model: Any) -> Evidence:
     return Evidence(
         rewards,
         rewards,
-        None if isinstance(observations, dict) else observations.cpu().numpy(),
+        _one({k: v.cpu().numpy() for k, v in observations.items()})
+        if isinstance(observations, dict)
+        else observations.cpu().numpy(),
         paid=getattr(pays, "paid", None),
         bonus=getattr(pays, "bonus", None),
+        scale=getattr(pays, "scale", None),
+        replayed=True,
     )
 
 
@@ -125,8 +137,9 @@ def _of_vector(env: VectorEnv[Any, Any, Any]) -> Evidence:
         before = observations
         observations, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         over = np.asarray(terminated) | np.asarray(truncated)
-        if not isinstance(before, dict):
-            left.append(np.array(before)[~no_transition])
+        seen = _one(before)
+        if seen is not None:
+            left.append(np.array(seen)[~no_transition])
         rewards.append(np.array(reward)[~no_transition])
     env.close()
     paid = np.concatenate(rewards)
@@ -138,16 +151,21 @@ def _of_single(env: gymnasium.Env[Any, Any]) -> Evidence:
     observation, _ = env.reset(seed=0)
     left, rewards = [], []
     for _ in range(ROLLED_STEPS):
-        left.append(observation)
+        left.append(_one(observation))
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         rewards.append(float(reward))
         if terminated or truncated:
             observation, _ = env.reset()
     env.close()
     paid = np.array(rewards)
-    return Evidence(
-        paid, paid, None if isinstance(left[0], dict) else np.stack(left), **_payer(env)
-    )
+    return Evidence(paid, paid, None if left[0] is None else np.stack(left), **_payer(env))
+
+
+def _one(observations: Any) -> Any:
+    """Observations, or of a dict of them the first entry that is no picture; None without one."""
+    if not isinstance(observations, Mapping):
+        return observations
+    return next((v for v in observations.values() if np.ndim(v) < 4), None)
 
 
 def _payer(env: Any) -> dict[str, Any]:
@@ -155,6 +173,7 @@ def _payer(env: Any) -> dict[str, Any]:
     while env is not None:
         stream = vars(env).get("stream")
         if stream is not None:
-            return {"paid": stream.paid, "bonus": stream.bonus}
+            found = {"paid": stream.paid, "bonus": stream.bonus, "scale": stream.scale}
+            return {**found, "stream": stream}
         env = vars(env).get("venv", vars(env).get("env"))
     return {}

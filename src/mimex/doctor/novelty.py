@@ -39,6 +39,7 @@ def check_novelty(bonus: IntrinsicReward) -> Check:
         if state.get("feature_dim", 1):  # a state from before the first window cannot be put back
             bonus.load_state_dict(state)
     finding = f"at first {first:.3g}, seen {done + 1} times {last:.3g}, then new data {fresh:.3g}"
+    finding += f": a contrast of {fresh / max(last, 1e-12):.3g}"
     if last < FALLEN * first and fresh > last:
         return Check(NOVELTY, "pass", finding)
     return Check(
@@ -59,7 +60,11 @@ def _walks(bonus: Any, generator: torch.Generator, *, turned: bool) -> Window:
     if turned:
         walks = 2 - 2 * torch.randn(size, generator=generator)  # jumps, elsewhere
     statistics = getattr(bonus, "statistics", None)
-    if statistics is not None:
+    if getattr(bonus, "one_hot", False):  # codes: of one half, or of the other
+        half = width // 2
+        codes = torch.randint(half, size[:2], generator=generator) + (width - half) * turned
+        walks = torch.nn.functional.one_hot(codes, width).float()
+    elif statistics is not None:
         walks = walks * statistics.std.float() + statistics.mean.float()
     actions: Tensor | None = None
     dim = getattr(bonus, "action_dim", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from mimex.types import Metrics, Window
+
+CODES = (4, 400, 10)
+"""Environments, episodes and steps that a discrete observation of the probe tells apart."""
 
 EPISODE_LENGTHS = (6, 3, 1, 9, 2)
 """Steps of the probe's episodes, in turn: longer and shorter than a window, and one step only."""
@@ -33,13 +37,30 @@ class ProbeEnv(gymnasium.Env[Any, Any]):
     Args:
         number: Which environment it is.
         action_space: Of any kind that can be flattened.
+        like: The observation space of the set-up's own environment. Of a Dict all vectors become
+            the observation, a Discrete becomes a code of it (without the action), a picture is a
+            picture whose first pixels say it. Anything else is a vector.
     """
 
-    def __init__(self, number: int = 0, action_space: spaces.Space[Any] | None = None) -> None:
+    def __init__(
+        self,
+        number: int = 0,
+        action_space: spaces.Space[Any] | None = None,
+        like: spaces.Space[Any] | None = None,
+    ) -> None:
         self.action_space = action_space or spaces.Discrete(3)
-        width = FIELDS + spaces.flatdim(self.action_space)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (width,), np.float32)
+        self._width = FIELDS + spaces.flatdim(self.action_space)
+        self.observation_space = self._space(like)
         self.number, self.episode, self.step_number = number, -1, 0
+
+    def _space(self, like: spaces.Space[Any] | None) -> spaces.Space[Any]:
+        if isinstance(like, spaces.Dict):
+            return spaces.Dict({key: self._space(part) for key, part in like.spaces.items()})
+        if isinstance(like, spaces.Discrete):
+            return spaces.Discrete(math.prod(CODES))
+        if isinstance(like, spaces.Box) and len(like.shape) == 3:
+            return like
+        return spaces.Box(-np.inf, np.inf, (self._width,), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -54,28 +75,62 @@ class ProbeEnv(gymnasium.Env[Any, Any]):
         truncated = over and self.episode % 2 == 1
         return self._observation(action), 0.0, over and not truncated, truncated, {}
 
-    def _observation(self, action: Any) -> np.ndarray[Any, Any]:
-        led = np.zeros(spaces.flatdim(self.action_space))
+    def _observation(self, action: Any) -> Any:
+        led = np.zeros(self._width - FIELDS)
         if action is not None:
             led = np.asarray(spaces.flatten(self.action_space, action))
-        return np.array([self.number, self.episode, self.step_number, *led], dtype=np.float32)
+        told = np.array([self.number, self.episode, self.step_number, *led], dtype=np.float32)
+        return self._as(self.observation_space, told)
+
+    def _as(self, space: spaces.Space[Any], told: np.ndarray[Any, Any]) -> Any:
+        if isinstance(space, spaces.Dict):
+            return {key: self._as(part, told) for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Discrete):
+            return int(np.ravel_multi_index(told[:FIELDS].astype(int), CODES, mode="wrap"))
+        if isinstance(space, spaces.Box) and len(space.shape) == 3:
+            picture = np.zeros(space.shape, space.dtype)
+            picture.reshape(-1)[: len(told)] = told
+            return picture
+        return told
 
 
-def probe_factory(action_space: spaces.Space[Any] | None = None) -> MakeEnv:
+def canonical(observations: Tensor, action_dim: int) -> Tensor:
+    """Observations or features ``(..., D)`` as the probe's vector, where they can be read as such.
+
+    Vectors that are there several times (of several entries of a Dict) are taken once; codes are
+    taken apart, and NaN stands for the action that they do not tell.
+    """
+    width, size = FIELDS + action_dim, observations.shape[-1]
+    if size > width and size % width == 0:
+        parts = observations.reshape(*observations.shape[:-1], -1, width)
+        if bool((parts == parts[..., :1, :]).all()):
+            return parts[..., 0, :]
+    if size in (1, math.prod(CODES)) and size != width:
+        codes = observations.argmax(-1) if size > 1 else observations[..., 0].long()
+        fields = np.stack(np.unravel_index(codes.cpu().numpy(), CODES), axis=-1)
+        unknown = torch.full((*codes.shape, action_dim), torch.nan)
+        return torch.cat([torch.as_tensor(fields).float(), unknown], dim=-1)
+    return observations
+
+
+def probe_factory(
+    action_space: spaces.Space[Any] | None = None, like: spaces.Space[Any] | None = None
+) -> MakeEnv:
     """A function that makes probe environments, each with the next number."""
     made = 0
 
     def make() -> ProbeEnv:
         nonlocal made
         made += 1
-        return ProbeEnv(made - 1, action_space)
+        return ProbeEnv(made - 1, action_space, like)
 
     return make
 
 
-def signature(episodes: Tensor, steps: Tensor) -> Tensor:
+def signature(episodes: Tensor, steps: Tensor, envs: Tensor | float = 0.0) -> Tensor:
     """A number in [1, 2) for each step of each episode, without likeness between neighbours."""
-    return 1 + (43758.5453 * torch.sin(12.9898 * steps.double() + 78.233 * episodes.double())) % 1
+    phase = 12.9898 * steps.double() + 78.233 * episodes.double() + 37.719 * envs
+    return 1 + (43758.5453 * torch.sin(phase)) % 1
 
 
 class NotingBonus:
@@ -89,16 +144,24 @@ class NotingBonus:
     def __init__(self, action_dim: int, pay: Callable[[Window], Tensor] | None = None) -> None:
         self.length, self.action_dim = WINDOW_LENGTH, action_dim
         self.windows: list[Window] = []
-        self._pay = pay or (lambda w: signature(w.features[:, -1, 1], w.features[:, -1, 2]))
+        self.learned: list[bool] = []  # of each of the windows, whether it was to learn from
+        self._pay = pay or _signature_of_newest
 
     def reward(self, window: Window) -> Tensor:
         """What it was told to pay."""
-        self.windows.append(window)
-        return self._pay(window).float()
+        return self._note(window, learned=False)
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
         """What it was told to pay; nothing is learned."""
-        return self.reward(window), {}
+        return self._note(window, learned=True), {}
+
+    def _note(self, window: Window, *, learned: bool) -> Tensor:
+        features = window.features
+        if features.ndim == 3:
+            features = canonical(features, self.action_dim)
+        self.windows.append(Window(features, window.valid, window.actions))
+        self.learned.append(learned)
+        return self._pay(self.windows[-1]).float()
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing."""
@@ -106,3 +169,10 @@ class NotingBonus:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Nothing."""
+
+
+def _signature_of_newest(window: Window) -> Tensor:
+    newest = window.features[:, -1].flatten(1)[:, :FIELDS]
+    if newest.shape[1] < FIELDS:  # an encoder made less of it
+        return 1 + newest.sum(1).sin().square()
+    return signature(newest[:, 1], newest[:, 2], newest[:, 0].double())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 
@@ -26,12 +28,18 @@ def run_doctor(target: str | None = None, console: Console | None = None) -> int
     """
     console = console or Console()
     setups = builtin_setups() if target is None else {target: load_setup(target)}
-    well = True
+    well, open_ = True, 0
     for name, setup in setups.items():
         checks = diagnose(setup)
         well &= all_well(checks)
+        open_ += sum(check.status in ("skip", "warn") for check in checks)
         console.print(table(name, checks))
-    console.print("all well" if well else "something is wrong: see the remedies above")
+    if not well:
+        console.print("something is wrong: see the remedies above")
+    elif open_:
+        console.print(f"nothing wrong was found, but {open_} checks could not tell: see above")
+    else:
+        console.print("all well")
     return 0 if well else 1
 
 
@@ -45,11 +53,10 @@ def load_setup(target: str) -> Setup:
         if not path.exists():
             raise ValueError(f"target={target!r}: there is no file {module}.")
         sys.path.insert(0, str(path.resolve().parent))
-        module = path.stem
     elif "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does
     try:
-        found = import_module(module)
+        found = _module_of(path) if path.suffix == ".py" else import_module(module)
     except Exception as error:  # whatever a file of yours may do when it is read
         raise ValueError(
             f"target={target!r}: {module} cannot be imported ({type(error).__name__}: {error})."
@@ -58,3 +65,14 @@ def load_setup(target: str) -> Setup:
         raise ValueError(f"target={target!r}: {module} has no function {function}.")
     setup: Setup = getattr(found, function)
     return setup
+
+
+def _module_of(path: Path) -> ModuleType:
+    """A file as a module: by its place, not by its name, which may have dashes or be another's."""
+    spec = spec_from_file_location(f"doctor_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mimex.data.windows import EndsAt
 from mimex.doctor.check import Check
 from mimex.doctor.evidence import Array, Evidence
-from mimex.doctor.probe import EPISODE_LENGTHS, signature
+from mimex.doctor.probe import EPISODE_LENGTHS, FIELDS, canonical, signature
 from mimex.doctor.windows import is_probe
 
 REACHES = "the bonus reaches the update"
 RIGHT_STEP = "each transition is paid its own bonus"
 FINITE = "what the update trains on is finite"
+WEIGHT = "the bonus has the weight that its scale says"
 SHARE = "extrinsic and intrinsic rewards are of comparable size"
 
 CLEAR = 3.0
@@ -21,6 +23,9 @@ CLEAR = 3.0
 
 ALIKE = 0.5
 """Least correlation of rewards with the bonus that was paid; unlike steps have about 0.1."""
+
+AS_SAID = 1.5
+"""How far the effective weight may be from what the scale says, as a factor."""
 
 DROWNED = 0.99
 """Share of the absolute reward above which the bonus (or the task) is all the agent sees."""
@@ -57,16 +62,16 @@ def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) 
             "the set-up did not return rewards with observations",
             "return {'targets': ..., 'rewards': ..., 'observations': ...}",
         )
-    observations = torch.as_tensor(paying.observations).flatten(1)
-    if not is_probe(observations, action_dim):
+    found = _steps(paying, action_dim)
+    if found is None:
         return Check(RIGHT_STEP, "skip", "observations are altered on their way to the algorithm")
-    episode, step = observations[:, 1].long(), observations[:, 2].long()
-    ends = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode % len(EPISODE_LENGTHS)]
-    told = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
+    env, episode, step, told = found
     shifts = {"an earlier step": -1, "its observation": 0, "its next one": 1, "a later step": 2}
     right = {"observation": (0,), "next": (1,), None: (0, 1)}[ends_at]
     likeness = {
-        name: _correlation(paying.rewards[told.numpy()], signature(episode, step + k)[told].numpy())
+        name: _correlation(
+            paying.rewards[told.numpy()], signature(episode, step + k, env)[told].numpy()
+        )
         for name, k in shifts.items()
     }
     best = max(likeness, key=lambda name: likeness[name])
@@ -87,6 +92,47 @@ def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) 
         "shift the bonus: a transition's window ends at the observation it led to, or (ends_at="
         "'observation') at the one it came from",
     )
+
+
+def check_weight(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> Check:
+    """Compares the slope of rewards over the bonus with what the scale should make of it.
+
+    The probe has no reward of its own, so that rewards are bonus alone.
+    """
+    found = None if paying.rewards is None else _steps(paying, action_dim)
+    if found is None or paying.rewards is None:
+        return Check(WEIGHT, "skip", "the set-up did not return rewards with plain observations")
+    env, episode, step, told = found
+    raw = signature(episode, step + int(ends_at != "observation"), env)[told].numpy()
+    rewards = paying.rewards[told.numpy()]
+    slope = float((raw * rewards).sum() / (raw * raw).sum())
+    finding = f"a bonus of 1 adds {slope:.3g} to the reward: the effective beta"
+    scale = paying.scale
+    if scale is None:
+        remedy = "return {..., 'scale': scale} to have it compared with your beta"
+        return Check(WEIGHT, "skip", finding, remedy)
+    said = scale.beta if scale.unit == "raw" else scale.beta * (1 - scale.discount) / raw.mean()
+    finding += f"; the scale (beta {scale.beta:g}, unit {scale.unit}) says {said:.3g}"
+    if said and 1 / AS_SAID <= slope / said <= AS_SAID:
+        return Check(WEIGHT, "pass", finding)
+    return Check(
+        WEIGHT,
+        "fail",
+        finding,
+        "is beta applied twice, or the bonus added twice? BonusScale.combine has multiplied by "
+        "beta already; .total is what trains the agent",
+    )
+
+
+def _steps(paying: Evidence, action_dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Environment, episode and step of each transition, and which rewards tell of the bonus."""
+    observations = canonical(torch.as_tensor(paying.observations).flatten(1), action_dim)
+    if not is_probe(observations, action_dim):
+        return None
+    env, episode, step = observations[:, :FIELDS].long().unbind(1)
+    ends = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode % len(EPISODE_LENGTHS)]
+    told = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
+    return env, episode, step, told
 
 
 def check_finite(own: Evidence) -> Check:

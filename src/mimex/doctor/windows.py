@@ -102,6 +102,8 @@ def _actions(windows: Sequence[Window], action_dim: int) -> Check:
         return Check(
             ACTIONS, "skip", "windows have no actions: fine for MIMEx, RND and pseudo-counts"
         )
+    if any(bool(w.features[:, :, FIELDS:].isnan().any()) for w in windows):
+        return Check(ACTIONS, "skip", "discrete observations do not tell what led to them")
     wrong = total = 0
     for window in windows:
         given = read_actions(window, action_dim, torch.device("cpu"))

@@ -11,7 +11,12 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.icm import ICM
 from mimex.bonus.inputs import Encoder
+
+Key = str | Sequence[str] | None
+"""Of Dict observations, what to look at: one entry, several, or (None) all."""
 
 
 class SpaceReader:
@@ -22,9 +27,9 @@ class SpaceReader:
 
     Args:
         space: The space of ONE value.
-        key: For Dict spaces: the one entry to read. All of them when left out.
+        key: For Dict spaces: the entry to read, or several of them. All when left out.
         encoder: Gets the batch as tensors, as the environment gives it (a dict of them where
-            ``space`` is a Dict and there is no ``key``), and makes the rows. For images.
+            ``space`` is a Dict, unless ``key`` is one entry), and makes the rows. For images.
         name: What the values are, for error messages.
     """
 
@@ -32,24 +37,30 @@ class SpaceReader:
         self,
         space: spaces.Space[Any],
         *,
-        key: str | None = None,
+        key: Key = None,
         encoder: Encoder | None = None,
         name: str = "observation",
     ) -> None:
         if key is not None:
-            if not isinstance(space, spaces.Dict) or key not in space.spaces:
+            keys = (key,) if isinstance(key, str) else tuple(key)
+            if not isinstance(space, spaces.Dict) or not set(keys) <= set(space.spaces):
                 raise ValueError(
-                    f"key={key!r} is no entry of the {name} space {space}: give one of its keys, "
-                    "or leave key out."
+                    f"key={key!r} is no entry of the {name} space {space}: give one of its keys or "
+                    "several, or leave key out."
                 )
-            space = space.spaces[key]
+            chosen = {name: space.spaces[name] for name in keys}
+            space = chosen[key] if isinstance(key, str) else spaces.Dict(chosen)
         if encoder is None:
             _require_readable(space, name)
         self.space, self.key, self.encoder, self.name = space, key, encoder, name
 
     def __call__(self, values: Any) -> Tensor:
         """Rows ``(N, D)`` of a batch of N values: an array, or a mapping of arrays."""
-        chosen = values[self.key] if self.key is not None else values
+        chosen = values
+        if isinstance(self.key, str):
+            chosen = values[self.key]
+        elif self.key is not None:
+            chosen = {name: values[name] for name in self.key}
         if self.encoder is None:
             try:
                 return _rows(self.space, chosen)
@@ -75,6 +86,29 @@ class SpaceReader:
         if isinstance(values[0], Mapping):
             return self({name: _stack([v[name] for v in values]) for name in values[0]})
         return self(_stack(values))
+
+
+def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceReader | None:
+    """Reads the actions of a space as this bonus wants them; None if it wants none."""
+    if getattr(bonus, "encoder", None) is not None:
+        raise ValueError(
+            "the bonus has an encoder of its own: give encoder=... to the wrapper instead, which "
+            "encodes each observation once, not once a window."
+        )
+    found = spaces.flatdim(space)
+    if isinstance(bonus, ICM) and bonus.action_dim is None:
+        discrete = isinstance(space, spaces.Discrete) if bonus.discrete is None else bonus.discrete
+        bonus.action_dim, bonus.discrete = found, discrete
+    wanted = getattr(bonus, "action_dim", None)
+    if wanted is None:
+        return None
+    reader = SpaceReader(space, name="action")
+    if found != wanted:
+        raise ValueError(
+            f"the bonus has action_dim={wanted}, but an action of {space} is {found} numbers "
+            f"(discrete ones are one-hot): make the bonus with action_dim={found}."
+        )
+    return reader
 
 
 def _stack(values: Sequence[Any]) -> Any:

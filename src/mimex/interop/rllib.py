@@ -18,8 +18,7 @@ from mimex.bonus.inputs import Encoder
 from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt, RolloutWindows
 from mimex.interop.batches import chosen, joined
-from mimex.interop.reader import SpaceReader
-from mimex.interop.stream import action_reader
+from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.types import Metrics, Window
 
 
@@ -40,7 +39,7 @@ class BonusConnector(ConnectorV2):
             ``"observation"``, which it came from.
         stride: Steps between two of a window, whose actions are summed.
         batch_size: Windows of a learning step; each window is learned from once.
-        key: Of Dict observations, the entry to look at; all of them when left out.
+        key: Of Dict observations, the entry to look at, or several; all when left out.
         encoder: Turns a batch of observations into features; needed for images.
     """
 
@@ -54,7 +53,7 @@ class BonusConnector(ConnectorV2):
         ends_at: EndsAt = "next",
         stride: int = 1,
         batch_size: int = 512,
-        key: str | None = None,
+        key: Key = None,
         encoder: Encoder | None = None,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)

@@ -19,7 +19,7 @@ from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import EndsAt
 from mimex.interop.batches import chosen, joined, parts, whole
-from mimex.interop.reader import SpaceReader
+from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.train import checkpoint
 from mimex.types import Metrics, Window
 
@@ -32,7 +32,7 @@ class StreamOptions(TypedDict, total=False):
     stride: int
     learn_every: int | None
     train_fraction: float
-    key: str | None
+    key: Key
     encoder: Encoder | None
 
 
@@ -52,7 +52,7 @@ class BonusStream:
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
         train_fraction: Share of those windows that is learned from.
-        key: Of Dict observations, the entry to look at; all of them when left out.
+        key: Of Dict observations, the entry to look at, or several; all when left out.
         encoder: Turns a batch of observations into features ``(N, D)``; needed for images. Each
             observation is encoded once.
     """
@@ -69,7 +69,7 @@ class BonusStream:
         stride: int = 1,
         learn_every: int | None = 512,
         train_fraction: float = 1.0,
-        key: str | None = None,
+        key: Key = None,
         encoder: Encoder | None = None,
     ) -> None:
         if ends_at not in get_args(EndsAt):
@@ -84,10 +84,13 @@ class BonusStream:
         self.read = SpaceReader(observation_space, key=key, encoder=encoder)
         self.read_action = action_reader(bonus, action_space)
         self.metrics: Metrics = {}  # of the newest learning step
+        self.report: Metrics = {}  # of what was paid last
         self.transitions = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
+        self.training = True  # steps are paid for and learned from
         self.at_once = False  # steps are not paid for one by one, but by settle()
-        self._unpaid: list[tuple[Window, Tensor, Tensor]] = []  # window, real, reward
+        # window, real, reward, ended of each step
+        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor]] = []
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -157,8 +160,9 @@ class BonusStream:
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
             window = chosen(window, real)
-        if self.at_once:
-            self._unpaid.append((window, real, extrinsic))
+        if self.at_once and self.training:
+            self._unpaid.append((window, real, extrinsic, ended))
+        if self.at_once or not self.training:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
@@ -176,13 +180,18 @@ class BonusStream:
             raise ValueError(f"{name} has shape {tuple(found.shape)}; {expected}.")
         return found
 
-    def settle(self) -> Rewards:
+    def settle(self, seen: Any = None) -> Rewards:
         """With ``at_once``: pays for all steps since it was last called, ``(M, N)``.
+
+        Args:
+            seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalised,
+                say); the bonus is sized beside them. At ends of episodes, to which algorithms may
+                have added a value, the environment's own count.
 
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics = zip(*self._unpaid, strict=True)
+        windows, reals, extrinsics, endeds = zip(*self._unpaid, strict=True)
         self._unpaid = []
         window, real = joined(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
@@ -192,7 +201,10 @@ class BonusStream:
                 for start in range(0, len(window), self._piece)
             ]
         )
-        return self._combine(torch.stack(extrinsics), raw, real)
+        extrinsic = torch.stack(extrinsics)
+        if seen is not None:
+            extrinsic = torch.where(torch.stack(endeds), extrinsic, torch.as_tensor(seen))
+        return self._combine(extrinsic, raw, real)
 
     def forget_unpaid(self) -> None:
         """With ``at_once``: drops the steps of a rollout that was given up."""
@@ -213,6 +225,7 @@ class BonusStream:
         self.transitions += int(real.sum())
         self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
+        self.report = self.scale.metrics(raw, rewards)
         return rewards
 
     def _learn(self, window: Window) -> None:
@@ -279,23 +292,3 @@ class BonusStream:
     def load(self, path: Path | str) -> None:
         """Continues from a file that ``save`` wrote."""
         self.load_state_dict(checkpoint.load(Path(path)))
-
-
-def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceReader | None:
-    """Reads the actions of a space as this bonus wants them; None if it wants none."""
-    if getattr(bonus, "encoder", None) is not None:
-        raise ValueError(
-            "the bonus has an encoder of its own: give encoder=... to the wrapper instead, which "
-            "encodes each observation once, not once a window."
-        )
-    wanted = getattr(bonus, "action_dim", None)
-    if wanted is None:
-        return None
-    reader = SpaceReader(space, name="action")
-    found = spaces.flatdim(space)
-    if found != wanted:
-        raise ValueError(
-            f"the bonus has action_dim={wanted}, but an action of {space} is {found} numbers "
-            f"(discrete ones are one-hot): make the bonus with action_dim={found}."
-        )
-    return reader

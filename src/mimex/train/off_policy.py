@@ -56,7 +56,7 @@ def report(training: OffPolicyTraining, frames: int) -> Metrics:
         training.visits.map_stretch()
     metrics["explore/coverage"] = training.visits.map.share
     if training.pays:
-        metrics["bonus/beta"] = training.scale.beta
+        metrics["bonus/beta"] = training.scale.beta  # now, not the stretch's mean
     if training.probe is not None:
         with training.clock("bonus"):
             metrics["bonus/probe"] = float(training.bonus.reward(training.probe).mean())
@@ -136,9 +136,7 @@ def relabel(
     training.scale.steps = training.step  # its schedule counts frames, not samples
     rewards = training.scale.combine(batch.rewards, raw)
     return rewards.total, metrics | {
-        "bonus/mean": float(raw.mean()),
-        "bonus/reward": float(rewards.intrinsic.mean()),
-        "bonus/share": rewards.share,
+        **training.scale.metrics(raw, rewards),
     }
 
 

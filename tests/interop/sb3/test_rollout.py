@@ -116,5 +116,5 @@ def test_saved_and_loaded_it_goes_on_and_a_bare_pickle_says_what_is_missing(tmp_
     loaded.learn(64)
     assert env.stream.bonus.steps == 4
     bare = PPO.load(tmp_path / "model.zip", env=environments(), device="cpu")
-    with pytest.raises(RuntimeError, match="came out of a pickle"):
+    with pytest.raises(RuntimeError, match="holds no bonus"):
         bare.learn(64)

@@ -4,6 +4,7 @@ A rollout callback would come too late: Stable-Baselines3 calls it after the ret
 """
 
 from mimex.interop.sb3.checkpoint import load, save
+from mimex.interop.sb3.log import BonusLog
 from mimex.interop.sb3.replay import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
 from mimex.interop.sb3.rollout import BonusDictRolloutBuffer, BonusRolloutBuffer
 from mimex.interop.sb3.vec_env import BonusVecEnv
@@ -12,6 +13,7 @@ __all__ = [
     "BonusVecEnv",
     "BonusRolloutBuffer",
     "BonusDictRolloutBuffer",
+    "BonusLog",
     "ReplayBonus",
     "BonusReplayBuffer",
     "BonusDictReplayBuffer",

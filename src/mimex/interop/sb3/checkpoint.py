@@ -13,7 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
-from mimex.interop.sb3.replay import ReplayBonus, _Relabels
+from mimex.interop.sb3.replay import BonusReplayBuffer, ReplayBonus
 from mimex.interop.sb3.rollout import BonusRolloutBuffer
 from mimex.interop.sb3.vec_env import BonusVecEnv
 from mimex.train import checkpoint
@@ -63,7 +63,7 @@ def load(
         if pays is None:
             raise ValueError("an off-policy model needs pays=ReplayBonus(...), made as before.")
         model.load_replay_buffer(folder / REPLAY)
-        assert isinstance(model.replay_buffer, _Relabels)
+        assert isinstance(model.replay_buffer, BonusReplayBuffer)
         model.replay_buffer.pays = model.replay_buffer_kwargs["pays"] = pays
     bonus = find_bonus(model)
     buffer = getattr(model, "rollout_buffer", None)
@@ -76,7 +76,7 @@ def load(
 def find_bonus(model: BaseAlgorithm) -> BonusVecEnv | ReplayBonus:
     """Where the bonus of a model is: in its replay buffer or around its environments."""
     replay = getattr(model, "replay_buffer", None)
-    if isinstance(replay, _Relabels):
+    if isinstance(replay, BonusReplayBuffer):
         return replay.pays
     wrapper = _wrapper(model.get_env(), BonusVecEnv)
     if wrapper is None:

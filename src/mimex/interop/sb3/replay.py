@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
@@ -20,10 +21,20 @@ from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt
-from mimex.interop.reader import SpaceReader
+from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.interop.sb3.replay_windows import EpisodeAges, replay_window
-from mimex.interop.stream import action_reader
 from mimex.types import Metrics, Window
+
+_HER = (
+    "hindsight makes up transitions that were never played, whose windows nobody saw. Use "
+    "HerReplayBuffer without a bonus, or BonusReplayBuffer without goals."
+)
+REFUSED = {
+    "n_steps": "a bonus of the first step alone would be paid for n. Use n_steps=1.",
+    "n_sampled_goal": _HER,
+    "goal_selection_strategy": _HER,
+}
+"""What a replay buffer with a bonus cannot do, and why."""
 
 
 class ReplayBonus:
@@ -39,7 +50,7 @@ class ReplayBonus:
             ``"observation"``, which it came from.
         stride: Steps between two of a window, whose actions are summed.
         learn_every: Sampled batches between two learning steps of the bonus.
-        key: Of Dict observations, the entry to look at; all of them when left out.
+        key: Of Dict observations, the entry to look at, or several; all when left out.
         encoder: Turns a batch of observations, as the buffer holds them, into features; needed
             for images (which Stable-Baselines3 stores as ``(N, C, H, W)``).
         seed: Of the choice of environments, where there are several.
@@ -53,7 +64,7 @@ class ReplayBonus:
         ends_at: EndsAt = "next",
         stride: int = 1,
         learn_every: int = 1,
-        key: str | None = None,
+        key: Key = None,
         encoder: Encoder | None = None,
         seed: int = 0,
     ) -> None:
@@ -67,6 +78,7 @@ class ReplayBonus:
         self.ends_at, self.stride, self.learn_every = ends_at, stride, learn_every
         self.key, self.encoder = key, encoder
         self.metrics: Metrics = {}  # of the newest learning step
+        self.report: Metrics = {}  # of what was paid last
         self.batches = 0
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.generator = np.random.default_rng(seed)
@@ -91,6 +103,7 @@ class ReplayBonus:
         rewards = self.scale.combine(extrinsic, raw.detach().to(extrinsic.device))
         # A schedule goes by steps of the environment, not by how often they are sampled.
         self.scale.steps = env_steps
+        self.report = self.scale.metrics(raw, rewards)
         self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
         return rewards.total
@@ -116,10 +129,24 @@ class ReplayBonus:
         return self.__dict__ | {"bonus": None, "encoder": None}
 
 
-class _Relabels(ReplayBuffer):
-    """What both buffers add to Stable-Baselines3's: ages of steps, and the bonus at sampling."""
+class BonusReplayBuffer(ReplayBuffer):
+    """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
+
+    ``SAC("MlpPolicy", env, replay_buffer_class=BonusReplayBuffer,
+    replay_buffer_kwargs={"pays": ReplayBonus(MIMEx())})``. With Dict observations it makes a
+    ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
+    normalised observations; the bonus joins the normalised reward.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> BonusReplayBuffer:
+        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
+        chosen = BonusDictReplayBuffer if isinstance(space, spaces.Dict) else cls
+        return super().__new__(chosen)
 
     def __init__(self, *args: Any, pays: ReplayBonus, **kwargs: Any) -> None:
+        for name, reason in REFUSED.items():
+            if name in kwargs:
+                raise ValueError(f"replay_buffer_kwargs has {name}: {reason}")
         super().__init__(*args, **kwargs)
         if self.optimize_memory_usage:
             raise ValueError(
@@ -182,22 +209,13 @@ class _Relabels(ReplayBuffer):
         assert isinstance(array, np.ndarray)
         return self.to_torch(array)
 
-
-class BonusReplayBuffer(_Relabels):
-    """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
-
-    ``SAC("MlpPolicy", env, replay_buffer_class=BonusReplayBuffer,
-    replay_buffer_kwargs={"pays": ReplayBonus(MIMEx())})``. Windows are of what the policy sees:
-    with a VecNormalize, of normalised observations; the bonus joins the normalised reward.
-    """
-
     def _get_samples(
         self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
     ) -> ReplayBufferSamples:
         return ReplayBufferSamples(**self._sampled(batch_inds, env))
 
 
-class BonusDictReplayBuffer(_Relabels, DictReplayBuffer):
+class BonusDictReplayBuffer(BonusReplayBuffer, DictReplayBuffer):
     """``BonusReplayBuffer`` for Dict observations."""
 
     def _get_samples(  # type: ignore[override]

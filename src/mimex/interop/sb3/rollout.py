@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from mimex.interop.stream import BonusStream
@@ -21,14 +22,15 @@ class RolloutBonus:
         stream.at_once = True
         self.stream: BonusStream | None = stream
 
-    def settle(self) -> np.ndarray[Any, Any]:
-        """The intrinsic rewards ``(M, N)`` of the steps since the last time."""
+    def require(self) -> BonusStream:
+        """What pays, or an error that says where it went."""
         if self.stream is None:
             raise RuntimeError(
-                "this rollout buffer came out of a pickle, which does not hold the bonus: use "
-                "mimex.interop.sb3.load, or set model.rollout_buffer.pays = env.at_once()."
+                "this model came out of a file of Stable-Baselines3, which holds no bonus: "
+                "save and load it with mimex.interop.sb3.save and load, or go on with a bonus that "
+                "has learned nothing: model.rollout_buffer.pays = env.at_once()."
             )
-        return self.stream.settle().intrinsic.numpy()
+        return self.stream
 
     def __getstate__(self) -> dict[str, Any]:
         return {"stream": None}
@@ -37,11 +39,20 @@ class RolloutBonus:
 class BonusRolloutBuffer(RolloutBuffer):
     """Stable-Baselines3's rollout buffer, which adds the bonus before it computes returns.
 
+    With Dict observations it makes a ``BonusDictRolloutBuffer``. The bonus is sized beside the
+    rewards that the agent trains on: where a VecNormalize is around the ``BonusVecEnv``, beside
+    normalised ones.
+
     Args:
         args: As of Stable-Baselines3's.
         pays: ``env.at_once()`` of the ``BonusVecEnv``.
         kwargs: As of Stable-Baselines3's.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> BonusRolloutBuffer:
+        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
+        chosen = BonusDictRolloutBuffer if isinstance(space, spaces.Dict) else cls
+        return super().__new__(chosen)
 
     def __init__(self, *args: Any, pays: RolloutBonus, **kwargs: Any) -> None:
         self.pays = pays
@@ -52,10 +63,15 @@ class BonusRolloutBuffer(RolloutBuffer):
         if self.pays.stream is not None:  # a callback may have given up the rollout before
             self.pays.stream.forget_unpaid()
 
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        self.pays.require()  # before a rollout is played for nothing
+        super().add(*args, **kwargs)
+
     def compute_returns_and_advantage(
         self, last_values: torch.Tensor, dones: np.ndarray[Any, Any]
     ) -> None:
-        self.rewards += self.pays.settle().astype(self.rewards.dtype)
+        paid = self.pays.require().settle(self.rewards).intrinsic
+        self.rewards += paid.numpy().astype(self.rewards.dtype)
         super().compute_returns_and_advantage(last_values, dones)
 
 

@@ -17,9 +17,15 @@ from mimex.interop.stream import BonusStream, StreamOptions
 class BonusVecEnv(VecEnvWrapper):
     """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
 
-    Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic``. A Monitor below reports the
-    extrinsic return. Around a VecNormalize it looks at normalised observations and adds to
-    normalised rewards; inside of one, the sum of both rewards is normalised.
+    Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
+    known yet); ``BonusLog`` writes what was paid to Stable-Baselines3's logger. A Monitor below
+    reports the extrinsic return. Around a VecNormalize it looks at normalised observations and adds
+    to normalised rewards. Inside of one, the sum of both rewards is normalised; paid at once, the
+    bonus is sized beside the normalised rewards and joins them.
+
+    For evaluations on these environments set ``training = False``, as for a VecNormalize; paid at
+    once there is no need to. An EvalCallback wants environments that are wrapped alike:
+    ``BonusVecEnv(eval_env, NoBonus())``.
 
     Args:
         venv: The environments.
@@ -52,10 +58,20 @@ class BonusVecEnv(VecEnvWrapper):
         # A VecEnv resets in the same step and gives the final observation apart.
         finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
         rewards = self.stream.step(self._actions, observations, extrinsic, dones, finals=finals)
-        for n, info in enumerate(infos if not self.stream.at_once else []):
+        for n, info in enumerate(infos):
             info["reward_extrinsic"] = float(rewards.extrinsic[n])
-            info["reward_intrinsic"] = float(rewards.intrinsic[n])
+            if not self.stream.at_once:
+                info["reward_intrinsic"] = float(rewards.intrinsic[n])
         return observations, rewards.total.numpy().astype(np.float32), dones, infos
+
+    @property
+    def training(self) -> bool:
+        """Whether steps are paid for and learned from; False for evaluations."""
+        return self.stream.training
+
+    @training.setter
+    def training(self, training: bool) -> None:
+        self.stream.training = training
 
     def at_once(self) -> RolloutBonus:
         """Pays a whole rollout at once from now on, which is several times as fast.

@@ -1,0 +1,184 @@
+"""What a new user tries first with Stable-Baselines3: Dict observations, evaluations, logs."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO, SAC
+from stable_baselines3.common.callbacks import EvalCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from mimex import ICM, RND, NoBonus
+from mimex.bonus.scale import BETA
+from mimex.interop.sb3 import (
+    BonusLog,
+    BonusReplayBuffer,
+    BonusRolloutBuffer,
+    BonusVecEnv,
+    ReplayBonus,
+)
+
+
+class Pair(gymnasium.Env):
+    observation_space = spaces.Dict(
+        {"a": spaces.Box(-1, 1, (2,)), "b": spaces.Box(-1, 1, (3,)), "c": spaces.Box(-1, 1, (4,))}
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.observation_space.sample(), 1.0, False, self.t == 6, {}
+
+
+def at_once(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
+    wrapped = BonusVecEnv(env, bonus, **options)
+    return wrapped, PPO(
+        policy,
+        around(wrapped),
+        n_steps=16,
+        batch_size=16,
+        n_epochs=1,
+        device="cpu",
+        rollout_buffer_class=BonusRolloutBuffer,
+        rollout_buffer_kwargs={"pays": wrapped.at_once()},
+    )
+
+
+@pytest.mark.parametrize(("key", "width"), [("a", 2), (["a", "c"], 6), (None, 9)])
+def test_dict_observations_need_no_other_class(key, width):
+    bonus = RND()
+    at_once(DummyVecEnv([Pair] * 2), bonus, "MultiInputPolicy", key=key)[1].learn(32)
+    assert bonus.feature_dim == width
+    replayed = RND()
+    model = DQN(
+        "MultiInputPolicy",
+        DummyVecEnv([Pair]),
+        learning_starts=10,
+        buffer_size=100,
+        device="cpu",
+        replay_buffer_class=BonusReplayBuffer,
+        replay_buffer_kwargs={"pays": ReplayBonus(replayed, key=key)},
+    )
+    model.learn(24)
+    assert replayed.feature_dim == width
+
+
+def test_an_unknown_key_is_told():
+    with pytest.raises(ValueError, match=r"key=\['a', 'z'\] is no entry"):
+        BonusVecEnv(DummyVecEnv([Pair]), RND(), key=["a", "z"])
+
+
+def test_icm_takes_its_sizes_from_the_environment():
+    bonus = ICM()
+    at_once(make_vec_env("CartPole-v1", 2), bonus)[1].learn(32)
+    assert (bonus.feature_dim, bonus.action_dim, bonus.discrete) == (4, 2, True)
+    bonus = ICM()
+    BonusVecEnv(make_vec_env("Pendulum-v1", 2), bonus)
+    assert (bonus.action_dim, bonus.discrete) == (1, False)
+
+
+def test_at_once_below_vec_normalize_is_sized_beside_the_normalised_reward():
+    env, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
+    seen = []
+
+    class Look(BonusLog):
+        def _on_rollout_end(self):
+            super()._on_rollout_end()
+            seen.append(self.model.rollout_buffer.rewards.copy())
+
+    model.learn(320, callback=Look())
+    paid = env.stream.report["bonus/reward"]
+    normalised = np.abs(seen[-1]).mean()
+    assert paid < normalised  # Pendulum's own rewards are tens of times as large
+    assert paid == pytest.approx(BETA / (1 + BETA) * normalised, rel=0.75)
+
+
+@pytest.mark.parametrize("way", ["step", "at once", "replay"])
+def test_the_logger_carries_the_bonus_on_every_path(way):
+    if way == "replay":
+        model = SAC(
+            "MlpPolicy",
+            "Pendulum-v1",
+            learning_starts=8,
+            buffer_size=100,
+            device="cpu",
+            replay_buffer_class=BonusReplayBuffer,
+            replay_buffer_kwargs={"pays": ReplayBonus(RND())},
+        )
+    elif way == "step":
+        env = BonusVecEnv(make_vec_env("Pendulum-v1", 2), RND())
+        model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu")
+    else:
+        model = at_once(make_vec_env("Pendulum-v1", 2), RND())[1]
+    logged = {}
+
+    class Look(BonusLog):
+        def _on_rollout_end(self):
+            super()._on_rollout_end()
+            logged.update(self.logger.name_to_value)
+
+    model.learn(40, callback=Look())
+    assert {"bonus/mean", "bonus/reward", "bonus/share", "bonus/beta"} <= set(logged)
+    assert logged["bonus/beta"] == BETA
+    assert 0 < logged["bonus/share"] < 1
+
+
+def test_an_eval_callback_takes_environments_that_are_wrapped_alike(tmp_path):
+    _, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
+    plain = make_vec_env("Pendulum-v1", 1, seed=1)
+    twin = VecNormalize(BonusVecEnv(plain, NoBonus()), training=False, norm_reward=False)
+    callback = EvalCallback(twin, eval_freq=16, n_eval_episodes=1, log_path=str(tmp_path))
+    model.learn(64, callback=callback)
+    assert callback.last_mean_reward < 0  # the task's own
+    assert np.allclose(twin.obs_rms.mean, model.get_env().obs_rms.mean)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_an_evaluation_does_not_train_the_bonus(once):
+    if once:
+        env, model = at_once(make_vec_env("CartPole-v1", 2), RND())
+    else:
+        env = BonusVecEnv(make_vec_env("CartPole-v1", 2), RND(), learn_every=8)
+        model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu")
+    model.learn(32)
+    before, scale = env.stream.bonus.steps, env.stream.scale.state_dict()
+    env.training = once  # as of a VecNormalize; at once there is no need to
+    evaluate_policy(model, model.get_env(), n_eval_episodes=2, warn=False)
+    assert env.stream.bonus.steps == before
+    assert env.stream.scale.state_dict() == scale
+    env.training = True
+    model.learn(32)
+    assert env.stream.bonus.steps > before
+
+
+def test_a_model_loaded_without_its_bonus_says_so_before_a_rollout_is_lost(tmp_path):
+    _, model = at_once(make_vec_env("CartPole-v1", 2), RND())
+    model.save(tmp_path / "model")
+    env = BonusVecEnv(make_vec_env("CartPole-v1", 2), RND())
+    loaded = PPO.load(tmp_path / "model", env=env, device="cpu")
+    loaded.predict(env.reset())
+    with pytest.raises(RuntimeError, match=r"mimex.interop.sb3.save and load.*env.at_once\(\)"):
+        loaded.learn(32)
+    assert env.stream.transitions <= 2
+    loaded.rollout_buffer.pays = env.at_once()
+    loaded.learn(32)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"), [({"n_steps": 3}, "n_steps=1"), ({"n_sampled_goal": 4}, "hindsight")]
+)
+def test_what_replay_cannot_do_is_refused_with_the_reason(more, reason):
+    with pytest.raises(ValueError, match=reason):
+        SAC(
+            "MlpPolicy",
+            "Pendulum-v1",
+            replay_buffer_class=BonusReplayBuffer,
+            replay_buffer_kwargs={"pays": ReplayBonus(RND()), **more},
+        )
