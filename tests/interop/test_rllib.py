@@ -64,7 +64,8 @@ def test_each_transition_is_paid_before_the_advantages(ends_at):
     for observations, rewards in seen:
         rows = torch.as_tensor(observations)
         real = rewards != 0  # the piece that PPO adds has none
-        expected = 0.5 * signature(rows[:, 1], rows[:, 2] + (ends_at == "next")).numpy()
+        arrived = rows[:, 2] + (ends_at == "next")
+        expected = 0.5 * signature(rows[:, 1], arrived, rows[:, 0]).numpy()
         np.testing.assert_allclose(rewards[real], expected[real], rtol=1e-4)
         assert real.sum() >= len(rewards) - 1
         checked += int(real.sum())

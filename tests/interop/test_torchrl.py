@@ -26,7 +26,7 @@ def test_each_step_is_paid_for_its_own_window(ends_at):
     env = probes(bonus, beta=BonusScale(0.5, "raw"), ends_at=ends_at)
     rollout = env.rollout(40, break_when_any_done=False)
     episode, step = rollout["observation"][..., 1], rollout["observation"][..., 2]
-    expected = 0.5 * signature(episode, step + (ends_at == "next"))
+    expected = 0.5 * signature(episode, step + (ends_at == "next"), rollout["observation"][..., 0])
     reward = rollout["next", "reward"][..., 0].double()
     torch.testing.assert_close(reward, expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(rollout["next", "intrinsic_reward"], rollout["next", "reward"])

@@ -39,9 +39,9 @@ def roll(mode, steps=40, num_envs=2, **options):
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_each_transition_is_paid_for_the_window_it_belongs_to(mode, ends_at):
     _, rows = roll(mode, ends_at=ends_at)
-    _, episode, step, reward, reset_only = torch.tensor(rows).T
+    env, episode, step, reward, reset_only = torch.tensor(rows).T
     arrived = step + 1 if ends_at == "next" else step
-    expected = signature(episode, arrived) * (1 - reset_only)
+    expected = signature(episode, arrived, env) * (1 - reset_only)
     torch.testing.assert_close(reward, expected, rtol=1e-5, atol=1e-5)
     finals = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode.long() % len(EPISODE_LENGTHS)]
     assert (finals & (reset_only == 0)).sum() >= 10  # ends of episodes were among them

@@ -129,6 +129,7 @@ def probe_factory(
 
 def signature(episodes: Tensor, steps: Tensor, envs: Tensor | float = 0.0) -> Tensor:
     """A number in [1, 2) for each step of each episode, without likeness between neighbours."""
+    envs = torch.as_tensor(envs).double()
     phase = 12.9898 * steps.double() + 78.233 * episodes.double() + 37.719 * envs
     return 1 + (43758.5453 * torch.sin(phase)) % 1
 
@@ -175,4 +176,4 @@ def _signature_of_newest(window: Window) -> Tensor:
     newest = window.features[:, -1].flatten(1)[:, :FIELDS]
     if newest.shape[1] < FIELDS:  # an encoder made less of it
         return 1 + newest.sum(1).sin().square()
-    return signature(newest[:, 1], newest[:, 2], newest[:, 0].double())
+    return signature(newest[:, 1], newest[:, 2], newest[:, 0])

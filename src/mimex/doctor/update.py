@@ -126,7 +126,8 @@ def check_weight(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> C
 
 def _steps(paying: Evidence, action_dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Environment, episode and step of each transition, and which rewards tell of the bonus."""
-    observations = canonical(torch.as_tensor(paying.observations).flatten(1), action_dim)
+    observations = torch.as_tensor(paying.observations)
+    observations = canonical(observations.reshape(len(observations), -1), action_dim)
     if not is_probe(observations, action_dim):
         return None
     env, episode, step = observations[:, :FIELDS].long().unbind(1)

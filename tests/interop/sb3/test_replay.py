@@ -34,7 +34,10 @@ def test_sampled_rewards_are_those_of_each_transitions_own_window(ends_at):
     episode, step = samples.observations[:, 1], samples.observations[:, 2]
     arrived = step + 1 if ends_at == "next" else step
     torch.testing.assert_close(
-        samples.rewards[:, 0].double(), 0.5 * signature(episode, arrived), rtol=1e-4, atol=1e-4
+        samples.rewards[:, 0].double(),
+        0.5 * signature(episode, arrived, samples.observations[:, 0]),
+        rtol=1e-4,
+        atol=1e-4,
     )
     lengths = torch.tensor(EPISODE_LENGTHS)[episode.long() % len(EPISODE_LENGTHS)]
     assert (step + 1 == lengths).sum() > 10  # final transitions were among them
@@ -157,7 +160,7 @@ def test_dict_observations_choose_an_entry():
     probe = samples.observations["probe"]
     torch.testing.assert_close(
         samples.rewards[:, 0].double(),
-        signature(probe[:, 1], probe[:, 2] + 1),
+        signature(probe[:, 1], probe[:, 2] + 1, probe[:, 0]),
         rtol=1e-4,
         atol=1e-4,
     )

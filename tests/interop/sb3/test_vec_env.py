@@ -43,7 +43,7 @@ def test_ppo_trains_on_returns_of_the_bonus(ends_at):
     returns = unflattened(buffer.returns, buffer)
     episode, step = observations[..., 1], observations[..., 2]
     arrived = step + 1 if ends_at == "next" else step
-    bonus = 0.5 * signature(episode, arrived).numpy()  # (T, N)
+    bonus = 0.5 * signature(episode, arrived, observations[..., 0]).numpy()  # (T, N)
     lengths = np.array(EPISODE_LENGTHS)[episode.numpy().astype(int) % len(EPISODE_LENGTHS)]
     ends = step.numpy() + 1 == lengths
     terminates = ends & (episode.numpy() % 2 == 0)
