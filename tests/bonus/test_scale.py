@@ -71,9 +71,10 @@ def test_the_bonus_grows_neither_with_success_nor_dies_with_costs():
 
 def test_the_first_steps_are_averaged_until_they_are_enough():
     scale = BonusScale(0.1)
-    rewards = torch.tensor([[1.0], [3.0], [2.0]])
+    rewards = torch.tensor([[1.0], [4.0], [1.0]])
     paid = scale.combine(rewards, torch.ones(3, 1)).intrinsic[:, 0]
-    assert paid.tolist() == pytest.approx([0.1, 0.2, 0.2])
+    # 1; (1 + 2 * 4) / 3; (1 + 2 * 4 + 3 * 1) / 6
+    assert paid.tolist() == pytest.approx([0.1, 0.3, 0.2])
 
 
 def test_step_by_step_equals_rollout_at_once():

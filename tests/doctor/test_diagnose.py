@@ -1,5 +1,7 @@
 """Single findings of the doctor; the table of set-ups and checks is in test_table.py."""
 
+from copy import deepcopy
+
 import gymnasium
 import numpy as np
 import torch
@@ -103,7 +105,8 @@ def own(bonus, beta=0.1, wrapper=lambda env: env):
 
     def setup(make_env=lambda: gymnasium.make("CartPole-v1"), bonus=None):
         env = SyncVectorEnv([lambda: wrapper(make_env())] * 2)
-        return wrap_vector(env, bonus or chosen(), beta=beta, learn_every=32)
+        # A scale measures its task at the start: each call has its own, as a script would.
+        return wrap_vector(env, bonus or chosen(), beta=deepcopy(beta), learn_every=32)
 
     return setup
 

@@ -24,7 +24,8 @@ four, with 1,000 of 25; with 100 a novel episode would become its own measure.""
 
 MEASURED = 300
 """Steps of each environment, or sampled batches, over which the size of the task's reward is
-measured. It stays what it was then: later a task pays more because the agent succeeds, or costs
+measured, the first of them least, since a reward that is normalised takes some steps to find its
+size. It stays what it was then: later a task pays more because the agent succeeds, or costs
 less because it avoids costs, and a bonus that followed would grow beside success, or die with the
 costs that it has to outweigh (sparse FrankaReach, beta 0.3: bonus and action penalty fell together,
 and the agent ended its episodes after 40 steps)."""
@@ -115,7 +116,7 @@ class BonusScale:
         self._weight = 0.0  # of all bonuses that were seen, fading; 1 when they were many
         self._bonus = 0.0  # fading sum of their sizes, of the same weight
         self._measured = 0  # steps over which the task's reward was measured
-        self._task = 0.0  # its average size over these
+        self._task = 0.0  # its average size over these, later ones counting more
 
     @property
     def beta(self) -> float:
@@ -172,7 +173,7 @@ class BonusScale:
                 novel = keep * novel + (1 - keep) * size
                 if measured < MEASURED:
                     measured += 1
-                    task += (reward - task) / measured
+                    task += 2 * (reward - task) / (measured + 1)  # step i weighs i
             measures.append((novel / weight, max(task, 1 - self.discount)))
         if update:
             self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task

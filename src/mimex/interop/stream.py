@@ -185,8 +185,8 @@ class BonusStream:
 
         Args:
             seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalised,
-                say); the bonus is sized beside them. At ends of episodes, to which algorithms may
-                have added a value, the environment's own count.
+                say); the bonus is sized beside them. Ends of episodes, to whose rewards algorithms
+                may have added a value, count as the others do on average.
 
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
@@ -203,7 +203,9 @@ class BonusStream:
         )
         extrinsic = torch.stack(extrinsics)
         if seen is not None:
-            extrinsic = torch.where(torch.stack(endeds), extrinsic, torch.as_tensor(seen))
+            extrinsic, ended = torch.as_tensor(seen), torch.stack(endeds)
+            if bool((~ended).any()):
+                extrinsic = extrinsic.masked_fill(ended, float(extrinsic[~ended].mean()))
         return self._combine(extrinsic, raw, real)
 
     def forget_unpaid(self) -> None:
