@@ -1,6 +1,6 @@
-"""Trains on a sparse task with MIMEx, evaluates, and leaves a picture of the curves and a video.
+"""Trains with MIMEx beside the reward, evaluates, and leaves a picture of the curves and a video.
 
-python examples/demo.py --steps 4000000 --out demo
+python examples/demo.py --steps 600000 --out demo
 """
 
 import argparse
@@ -41,11 +41,11 @@ def draw(run: Path, picture: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="FrankaReach")
-    parser.add_argument("--steps", type=int, default=2_000_000)
+    parser.add_argument("--steps", type=int, default=600_000)
     parser.add_argument("--out", type=Path, default=Path("demo"))
     options, more = parser.parse_known_args()
     run = options.out / "run"
-    train = ["train", options.task, "--reward", "sparse", "--bonus", "mimex"]
+    train = ["train", options.task, "--reward", "dense", "--bonus", "mimex"]
     code = mimex([*train, "--steps", str(options.steps), "--out", str(run), *more])
     if code:
         return code

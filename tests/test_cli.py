@@ -41,7 +41,7 @@ def test_without_a_command_the_commands_are_listed(capsys):
         (["train", "FrankaReach", "--seed", f"{2**64}"], f"--seed is {2**64}"),
         (["train", "FrankaReach", "--bonus", "icm", "--icm.hidden", "0"], "hidden=0"),
         (["train", "FrankaReach", "--bonus", "rnd", "--rnd.hidden", "3", "0"], "hidden=(3, 0)"),
-        (["doctor", "{tmp}/odd.py:setup"], "odd cannot be imported (SyntaxError"),
+        (["doctor", "{tmp}/odd.py:setup"], "odd.py cannot be imported (SyntaxError"),
         (["train", "FrankaReach", "--out", "{tmp}/odd.py"], "odd.py is a file"),
         (["train", "FrankaReach", "--out", "{tmp}/odd.py/run"], "odd.py"),
         (["study", "show", "{tmp}"], "the plan is"),
@@ -118,7 +118,7 @@ def test_another_config_on_the_same_folder_is_refused_with_the_difference(tmp_pa
     command = ["train", "FrankaReach", "--steps", "64", "--out", str(tmp_path / "run"), *TINY]
     assert main(command) == 0
     assert main([*command, "--ppo.clip", "0.3"]) == 1
-    assert "ppo.clip: 0.1 there, 0.3 now" in capsys.readouterr().err
+    assert "ppo.clip: 0.2 there, 0.3 now" in capsys.readouterr().err
 
 
 @pytest.mark.render

@@ -96,7 +96,7 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
         (["run", "mask-ratio", "--set", "mimex.mask_ratio=nan"], "mask-ratio is nan"),
         (["run", "mask-ratio", "--set", "mimex.lr=-1"], "lr=-1.0"),
         (["run", "mask-ratio", "--set", "mimex.size.decoder_depth=0"], "decoder_depth=0"),
-        (["run", "mask-ratio", "--set", "scale.clip=-1"], "clip=-1.0"),
+        (["run", "mask-ratio", "--set", "scale.half_life=-1"], "half_life=-1.0"),
         (
             ["run", "difficulty", "--set", 'ppo.hidden=[64, "--out", "x"]'],
             ANOTHER,

@@ -82,7 +82,9 @@ def test_reward_is_the_weighted_sum_of_the_terms_in_info(task: str, reward: str)
     }
     expected = sum(weight * info[f"reward/{term}"] for term, weight in env.weights.items())
     np.testing.assert_allclose(rewards, expected, rtol=1e-12)
-    np.testing.assert_allclose(info["reward/action_penalty"], -np.square(action).sum(axis=1))
+    np.testing.assert_allclose(
+        info["reward/action_penalty"], -np.square(action.clip(-1, 1)).sum(axis=1)
+    )
     assert info["_reward/action_penalty"].all()
 
 
