@@ -48,7 +48,7 @@ _PUBLISHED = {  # updates and learning rate in the released training files
 }
 
 _CPU_STEPS = {  # environment steps
-    "FrankaReach": 1_250_000,  # plain PPO solves it between 0.75 and 1.5 million
+    "FrankaReach": 1_250_000,
     "KukaReach": 2_500_000,
     "FrankaCabinet": 4_000_000,
     "KukaCabinet": 4_000_000,
