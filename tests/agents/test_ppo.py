@@ -226,15 +226,17 @@ def test_neither_of_two_streams_drowns_the_other():
         assert 0.5 < torch.corrcoef(torch.stack([both, alone]))[0, 1] < 0.9
 
 
-def test_a_loss_that_is_not_finite_changes_nothing_and_hands_over_the_batch():
-    ppo = agent(epochs=1, minibatches=1)
+@pytest.mark.parametrize("part", ["returns", "advantages"])
+def test_numbers_that_are_not_finite_change_nothing_and_hand_over_the_batch(part):
+    ppo = agent(**SCALE_FREE, epochs=1, minibatches=1)
+    ppo.update(batch_of(ppo))
     batch = batch_of(ppo)
-    batch.returns[7] = math.nan
-    before = weights(ppo)
+    getattr(batch, part)[7] = math.nan
+    values = ppo.values(batch.observations)
     with pytest.raises(NotFiniteError, match="not finite") as caught:
         ppo.update(batch)
-    assert torch.equal(weights(ppo), before)
-    assert caught.value.batch.returns.isnan().any()
+    torch.testing.assert_close(ppo.values(batch.observations), values)
+    assert getattr(caught.value.batch, part).isnan().any()
 
 
 def test_a_saved_agent_goes_on_exactly():

@@ -125,6 +125,8 @@ class PPO:
                 f"minibatches={settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
+        if not bool(batch.returns.isfinite().all()):
+            raise NotFiniteError("The returns are not finite. Nothing was changed.", batch)
         explained = explained_variance(batch.values, batch.returns)
         if settings.lr_schedule == "cosine":
             self.lr = settings.lr * 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))

@@ -48,11 +48,13 @@ CPU = PPOSettings(
     normalise_values=True,
     separate_clips=True,
 )
-"""PPO of the cpu preset, for all tasks: benchmarks/results/search.md."""
+"""PPO of the cpu preset, for all tasks, from trials on three of them with one seed
+(benchmarks/results/learning/preset-trials.md); the search that is to decide is
+benchmarks/plans/search.toml."""
 
 CPU_PIXELS = replace(CPU, lr=2e-4)
 """The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
-steps (FrankaReach dense, 64 px)."""
+steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
 
 COVERS_COSTS = 1.0
 """Beta of the cpu preset on PixMC-Sparse, where every step costs an action's penalty and touching
