@@ -24,7 +24,7 @@ from mimex.config.run import PRESETS, SUITE_REWARD, TrainConfig, of_suite
 from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.dmc_tasks import PREFIX
 from mimex.envs.nearest import choose
-from mimex.train.training import LoopSettings
+from mimex.train.on_policy import LoopSettings
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}
 """Environments side by side (MIMEx from pixels, MVP from state)."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+import torch
 import tyro
 
 from mimex.agents.drqv2_settings import DrQv2Settings
@@ -29,8 +30,8 @@ from mimex.envs import dmc_tasks
 from mimex.envs.nearest import choose
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, TASKS
-from mimex.train.off_policy_training import OffPolicySettings
-from mimex.train.training import LoopSettings
+from mimex.train.off_policy import OffPolicySettings
+from mimex.train.on_policy import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
 BONUSES = ("none", "constant", "mimex", "rnd", "icm", "pseudocount")
@@ -42,7 +43,9 @@ SUITE_REWARD = "task"
 """The reward of the suite's tasks: their own."""
 VISIONS = ("cnn", "vit")
 
-MAY_CHANGE = ("steps", "out", "threads", "track")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+MAY_CHANGE = ("steps", "out", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
 LARGEST = 2**63 - 1
@@ -89,6 +92,9 @@ class TrainConfig:
     """Defaults chosen by measurement on two cores, or the published ones."""
     threads: int | None = None
     """Threads to work on; None for one a core."""
+    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,mps}")] = "cpu"
+    """Where networks, rollouts and bonus are; "auto" takes a GPU where there is one. A run may be
+    continued on another one."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
@@ -111,6 +117,7 @@ class TrainConfig:
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, AGENTS)
         choose("--bonus", self.bonus, BONUSES)
+        choose("--device", self.device, DEVICES)
         choose("--mimex.mask-type", self.mimex.mask_type, MASK_TYPES)
         if of_suite(self.task):
             self._check_suite()
@@ -165,6 +172,16 @@ class TrainConfig:
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
         return replace(self, horizon=horizon)
+
+    @property
+    def device_name(self) -> str:
+        """The device by PyTorch's name; an error if this machine has none of that kind."""
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+        if self.device == "auto":
+            return next(name for name in ("cuda", "mps", "cpu") if there[name])
+        if not there[self.device]:
+            raise ValueError(f"--device is {self.device}, but this machine has none: use auto")
+        return self.device
 
     @property
     def title(self) -> str:
