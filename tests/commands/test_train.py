@@ -137,7 +137,8 @@ def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_pat
     evidence = load(run / "failed.safetensors")
     assert evidence["update"] == number
     assert evidence["rollout"]["actions"].shape == (STEPS, ENVS, 9)
-    assert set(evidence["state"]) >= {"agent", "bonus", "environment"}
+    assert set(evidence["state"]) >= {"agent", "observers", "environment"}
+    assert set(evidence["state"]["agent"]) >= {"algorithm", "bonus", "scale"}
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):

@@ -180,11 +180,20 @@ def test_when_all_checkpoints_are_damaged_it_is_said_in_a_line(run, capsys):
         assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("part", ["scale", "agent", "step", "probe"])
+def without(state, part, *inner):
+    """A nested state without one of its parts."""
+    rest = {name: value for name, value in state.items() if name != part}
+    return rest | {part: without(state[part], *inner)} if inner else rest
+
+
+@pytest.mark.parametrize(
+    "part",
+    [("agent",), ("step",), ("observers", "episodes"), ("agent", "scale"), ("agent", "probe")],
+)
 def test_a_checkpoint_that_lacks_a_part_names_its_version_and_the_remedy(run, part, capsys):
     def older(path):
         saved = load(path)
-        save(path, saved | {"state": {k: v for k, v in saved["state"].items() if k != part}})
+        save(path, saved | {"state": without(saved["state"], *part)})
 
     damaged(run, older)
     code, said = continued(run, capsys)
