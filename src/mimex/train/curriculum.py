@@ -1,0 +1,70 @@
+"""A curriculum of rewards: the next one when the present one is mastered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from mimex.contracts import Agent, ChangesReward, Observer, Step
+from mimex.types import Metrics
+
+EPISODES = 100
+"""Newest episodes, all under the present reward, that are looked at."""
+
+
+class Curriculum(Observer):
+    """Changes the environments' reward, from stage to stage, as the agent succeeds.
+
+    Args:
+        env: Environments whose reward can be changed, and whose episodes tell success.
+        stages: Names of rewards, in order.
+        success_rate: Share of the last episodes that must succeed before the next stage.
+        episodes: How many episodes are looked at.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        stages: Sequence[str],
+        success_rate: float = 0.8,
+        episodes: int = EPISODES,
+    ) -> None:
+        simulation = env.unwrapped
+        if not isinstance(simulation, ChangesReward):
+            raise ValueError(
+                "--curriculum needs a task whose reward can be changed: one of PixMC-Sparse"
+            )
+        self._env, self.stages, self.success_rate = simulation, tuple(stages), success_rate
+        self._outcomes: deque[bool] = deque(maxlen=episodes)
+        self._enter(0)
+
+    def _enter(self, stage: int) -> None:
+        self.stage = stage
+        self._outcomes.clear()
+        self._env.set_reward(self.stages[stage])
+
+    def step(self, step: Step) -> None:
+        """Moves on once enough of the last episodes have succeeded."""
+        if not step.ended.any():
+            return
+        self._outcomes.extend(step.info["final_info"]["success"][step.ended].tolist())
+        full, following = len(self._outcomes) == self._outcomes.maxlen, self.stage + 1
+        share = sum(self._outcomes) / len(self._outcomes)
+        if full and share >= self.success_rate and following < len(self.stages):
+            self._enter(following)
+
+    def metrics(self, agent: Agent) -> Metrics:
+        """The stage, from 0."""
+        return {"train/stage": float(self.stage)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The stage, and the episodes since it was entered."""
+        return {"stage": self.stage, "outcomes": list(self._outcomes)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self._enter(int(state["stage"]))
+        self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])
