@@ -31,8 +31,9 @@ from torch import nn
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO, Batch
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
-from mimex.config import BONUSES, TrainConfig, preset
+from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.train.on_policy import update, warm_up
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
+    from mimex.bonus.autoencoder import LARGER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
     from mimex.bonus.icm import ICM
     from mimex.bonus.mimex import MIMEx
     from mimex.bonus.pseudocount import PseudoCount
     from mimex.bonus.rnd import RND
     from mimex.bonus.scale import BonusScale, Rewards
-    from mimex.bonus.size import LARGER, AutoencoderSize
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
     from mimex.interop.single import wrap
@@ -41,8 +41,8 @@ _HOMES = {
     "Rewards": "mimex.bonus.scale",
     "WindowTracker": "mimex.data.tracker",
     "RolloutWindows": "mimex.data.windows",
-    "AutoencoderSize": "mimex.bonus.size",
-    "LARGER": "mimex.bonus.size",
+    "AutoencoderSize": "mimex.bonus.autoencoder",
+    "LARGER": "mimex.bonus.autoencoder",
     "wrap": "mimex.interop.single",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",

@@ -1,5 +1,4 @@
 import torch
-
 from mimex.bonus.pieces import PIECE_WINDOWS, PIECES_AT_ONCE, groups, pieces
 
 CPU = torch.device("cpu")

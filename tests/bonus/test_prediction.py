@@ -8,8 +8,8 @@ import torch
 from tests.states import assert_refused_or_loaded
 
 import mimex
+from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
-from mimex.bonus.size import AutoencoderSize
 from mimex.nn.parallel import use_workers
 from mimex.types import Window
 
@@ -143,7 +143,7 @@ def test_train_fraction_scores_all_and_trains_on_a_part(make):
 def test_pieces_change_nothing(make, monkeypatch):
     whole, chunked = make(), make()
     a, metrics_a = whole.learn(windows(padded=True), 0.6)
-    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
     b, metrics_b = chunked.learn(windows(padded=True), 0.6)
     assert torch.allclose(a, b, atol=1e-6)
     assert metrics_a == pytest.approx(metrics_b, abs=1e-5)
@@ -153,7 +153,7 @@ def test_pieces_change_nothing(make, monkeypatch):
 
 
 def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
-    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
     results = []
     before = torch.get_num_threads()
     try:

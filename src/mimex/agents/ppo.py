@@ -15,7 +15,7 @@ from mimex.agents.ppo_settings import ACTIVATIONS, PPOSettings
 from mimex.agents.return_scale import ReturnScale
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
-from mimex.nn.mlp import mlp
+from mimex.nn.layers import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
 
