@@ -21,7 +21,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from rich.progress import track
 
 from benchmarks.bonus import high_water
@@ -30,6 +32,7 @@ from benchmarks.plain_drqv2 import PlainDrQv2, PlainReplay
 from mimex import ICM, RND, MIMEx, Window, use_workers
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
+from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus.base import IntrinsicReward
 from mimex.commands.build import NEIGHBOURS
 from mimex.data.replay import ReplayBuffer
@@ -37,6 +40,8 @@ from mimex.nn.parallel import available_cores, keep_memory
 
 FRAME, STACK, ACTIONS = (3, 84, 84), 3, 1
 STACKED = (STACK * FRAME[0], *FRAME[1:])
+OBSERVATIONS = ObservationReader(spaces.Box(0, 255, STACKED, np.uint8))
+ACTION = ActionWriter(spaces.Box(-1, 1, (ACTIONS,), np.float32))
 EPISODE = 501  # observations of an episode of the suite at two frames a step
 FRAMES = 4000  # in the buffers that are timed
 RESULTS = Path(__file__).parent / "results" / "drqv2.md"
@@ -59,7 +64,7 @@ def filled(frames: int, window: int = 0, run: int = 1) -> ReplayBuffer:
 def ours(bonus: IntrinsicReward | None, features: str, run: int = 1) -> Step:
     """One update with relabelled rewards."""
     replay = filled(FRAMES, 0 if bonus is None else bonus.length, run)
-    agent = DrQv2(STACKED, ACTIONS, DrQv2Settings(features=features))
+    agent = DrQv2(OBSERVATIONS, ACTION, DrQv2Settings(features=features))
     generator = torch.Generator().manual_seed(0)
 
     def step() -> None:
@@ -75,7 +80,7 @@ def ours(bonus: IntrinsicReward | None, features: str, run: int = 1) -> Step:
 
 
 def plain() -> Step:
-    agent = PlainDrQv2(DrQv2(STACKED, ACTIONS, DrQv2Settings()))
+    agent = PlainDrQv2(DrQv2(OBSERVATIONS, ACTION, DrQv2Settings()))
     replay = PlainReplay(FRAMES, STACKED, ACTIONS, n_step=3)
     replay.observations.random_(256)
     return on_torch_threads(lambda: agent.update(replay.sample(agent.settings.batch), 0))

@@ -36,12 +36,12 @@ from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.files import replacing
 from mimex.nn.parallel import available_cores
 from mimex.study.runs import Run, find_runs
-from mimex.train.evaluate import Policy, evaluate
+from mimex.train.evaluate import evaluate
 
 RESULTS = Path(__file__).parent / "results" / "peers"
 COLUMNS = ("library", "version", "task", "seed", "threads", "step", "seconds", "success")
 
-Learner = tuple[Callable[[], int], Policy]
+Learner = tuple[Callable[[], int], Callable[[Any], Any]]
 """Collects a rollout, learns from it and returns its steps; and the policy's mean."""
 
 Rows = list[tuple[int, float, float]]
@@ -226,8 +226,7 @@ def train_peer(library: str, config: TrainConfig) -> Rows:
     advance, policy = PEERS[library][0](config)
     env = make_env(config, config.eval.episodes)
     player: Any = SimpleNamespace(  # in the form of an agent: `evaluate` plays it as it plays ours
-        encoder=SimpleNamespace(read=lambda seen: seen),
-        act=lambda seen, deterministic: (torch.as_tensor(policy(seen)),),
+        policy=lambda seen, deterministic, step: policy(seen)
     )
     rows, step, seconds, every = [], 0, 0.0, config.eval.every
     while step < config.steps:

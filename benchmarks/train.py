@@ -28,14 +28,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from mimex.agents.batch import Batch
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO, Batch
+from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
-from mimex.train.on_policy import update, warm_up
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
 PARTS = ("simulation", "acting", "windows", "bonus", "learning")
@@ -48,15 +49,16 @@ class Measured:
 
     def __init__(self, config: TrainConfig) -> None:
         self.training = make_training(config)
-        warm_up(self.training)
-        update(self.training)
+        self._rows = self.training.rows(sys.maxsize)
+        next(self._rows)
         self.rows: list[dict[str, float]] = []
+        self.steps = config.envs * config.loop.rollout_steps
         self.cpu = 0.0
 
     def update(self) -> None:
         """One more rollout and what is learned from it."""
         start = time.process_time()
-        self.rows.append(update(self.training))
+        self.rows.append(next(self._rows))
         self.cpu += time.process_time() - start
 
     @property
@@ -75,7 +77,7 @@ class Measured:
     @property
     def per_cpu_second(self) -> float:
         """Environment steps per CPU-second."""
-        return len(self.rows) * self.training.rollout.rewards.numel() / self.cpu
+        return len(self.rows) * self.steps / self.cpu
 
 
 def throughput_table(options: argparse.Namespace) -> list[str]:
@@ -105,7 +107,9 @@ def throughput_table(options: argparse.Namespace) -> list[str]:
 
 def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
     """One update of our PPO on a rollout of random numbers."""
-    agent = PPO(VectorEncoder(OBSERVATION), ACTION, settings)
+    seen = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
+    done = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
+    agent = PPO(VectorEncoder(ObservationReader(seen)), ActionWriter(done), settings)
     stored = {"vector": torch.randn(steps, OBSERVATION)}
     actions, log_probs, _ = agent.act(stored)
     values = agent.values(stored)

@@ -10,10 +10,14 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mimex.bonus import BONUSES
+
 if TYPE_CHECKING:
     from mimex.bonus import masks
     from mimex.bonus.autoencoder import LARGER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
+    from mimex.bonus.disagreement import Disagreement
+    from mimex.bonus.e3b import E3B
     from mimex.bonus.icm import ICM
     from mimex.bonus.mimex import MIMEx
     from mimex.bonus.pseudocount import PseudoCount
@@ -30,12 +34,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "Window": "mimex.types",
-    "MIMEx": "mimex.bonus.mimex",
-    "RND": "mimex.bonus.rnd",
-    "ICM": "mimex.bonus.icm",
-    "PseudoCount": "mimex.bonus.pseudocount",
-    "NoBonus": "mimex.bonus.base",
-    "ConstantBonus": "mimex.bonus.base",
+    **{name: f"mimex.bonus.{module}" for module, name in (x.split(":") for x in BONUSES.values())},
     "IntrinsicReward": "mimex.bonus.base",
     "BonusScale": "mimex.bonus.scale",
     "Rewards": "mimex.bonus.scale",
@@ -54,6 +53,8 @@ __all__ = [
     "RND",
     "ICM",
     "PseudoCount",
+    "Disagreement",
+    "E3B",
     "NoBonus",
     "ConstantBonus",
     "IntrinsicReward",

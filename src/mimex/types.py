@@ -47,7 +47,7 @@ class Window:
             )
         batch, length = features.shape[:2]
         if valid is None:
-            valid = torch.ones(batch, length, dtype=torch.bool)
+            valid = torch.ones(batch, length, dtype=torch.bool, device=features.device)
         valid = _tensor("valid", valid).to(features.device)
         if valid.dtype != torch.bool or valid.shape != (batch, length):
             raise ValueError(
@@ -67,6 +67,16 @@ class Window:
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
+
+    def to(self, device: torch.device | str) -> Window:
+        """The same windows on a device."""
+        actions = None if self.actions is None else self.actions.to(device)
+        return Window(self.features.to(device), self.valid.to(device), actions)
+
+    def rows(self, rows: Tensor | slice) -> Window:
+        """Some of the windows, apart from the others."""
+        actions = None if self.actions is None else self.actions[rows].clone()
+        return Window(self.features[rows].clone(), self.valid[rows].clone(), actions)
 
     @property
     def length(self) -> int:

@@ -7,6 +7,7 @@ import torch
 from benchmarks.plain_drqv2 import PlainDrQv2
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.parts import actions, reader
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_networks import noisy
@@ -42,7 +43,12 @@ def filled(pixels, window=0, steps=60, seed=0, **settings):
 
 
 def agent(pixels, seed=0, **settings):
-    return DrQv2((9, 40, 40) if pixels else (4,), 2, DrQv2Settings(**SMALL | settings), seed)
+    return DrQv2(
+        reader(9, 40, 40) if pixels else reader(4),
+        actions(2),
+        DrQv2Settings(**SMALL | settings),
+        seed,
+    )
 
 
 def weights(drqv2):
@@ -147,7 +153,7 @@ def test_windows_show_what_the_bonus_sees_of_each_observation(pixels, features):
     assert shown.shape == (33, 4, drqv2.feature_dim)
     assert not shown.requires_grad
     everything = torch.cat([batch.observations[:], batch.windows.others[:]])
-    seen = drqv2.see(everything)[batch.windows.places]
+    seen = drqv2.features(everything)[batch.windows.places]
     valid = batch.windows.valid
     assert not valid.all()
     torch.testing.assert_close(shown[valid], seen[valid])
@@ -250,7 +256,7 @@ def test_published_settings():
 
 
 def test_networks_have_the_published_shapes():
-    drqv2 = DrQv2((9, 84, 84), 6, PUBLISHED)
+    drqv2 = DrQv2(reader(9, 84, 84), actions(6), PUBLISHED)
     assert drqv2.actor.trunk[0].weight.shape == (50, 39_200)
     assert [tuple(x.weight.shape) for x in drqv2.actor.policy if hasattr(x, "weight")] == [
         (1024, 50),
@@ -277,7 +283,7 @@ def test_it_learns_to_go_where_the_reward_is():
     settings = DrQv2Settings(
         hidden=64, trunk=16, lr=1e-3, random_steps=200, std_steps=800, batch=64, discount=0.9
     )
-    drqv2 = DrQv2((1,), 1, settings, seed=0)
+    drqv2 = DrQv2(reader(1), actions(1), settings, seed=0)
     replay = ReplayBuffer(2000, (1,), 1, pixels=False, n_step=3, discount=0.9)
 
     def episode(first, act):

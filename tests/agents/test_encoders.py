@@ -1,13 +1,15 @@
 import numpy as np
 import torch
+from tests.parts import actions, picture_and_numbers, reader
 
+from mimex.agents.batch import Batch
 from mimex.agents.encoders import (
     ConvolutionalEncoder,
     FrozenEncoder,
     Normaliser,
     VectorEncoder,
 )
-from mimex.agents.ppo import PPO, Batch
+from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.vit import ViT
 
@@ -41,7 +43,7 @@ def test_a_saved_normaliser_continues_exactly():
 
 
 def test_policy_and_bonus_see_the_normalised_vector():
-    encoder = VectorEncoder(2)
+    encoder = VectorEncoder(reader(2))
     observation = np.array([[0.0, 10.0], [2.0, 30.0]], np.float32)
     encoder.read(observation, watch=True)
     encoder.normaliser.settle()
@@ -52,7 +54,7 @@ def test_policy_and_bonus_see_the_normalised_vector():
 
 
 def test_reading_without_watching_leaves_the_statistics_alone():
-    encoder = VectorEncoder(2)
+    encoder = VectorEncoder(reader(2))
     encoder.read(np.ones((5, 2), np.float32))
     assert encoder.normaliser.state_dict()["seen"]["count"] == 0
 
@@ -66,7 +68,7 @@ def pixels(count, size=48):
 
 
 def test_pictures_are_kept_as_bytes_and_the_network_on_them_learns():
-    encoder = ConvolutionalEncoder(48, 18)
+    encoder = ConvolutionalEncoder(picture_and_numbers(48, 18))
     stored = encoder.read(pixels(3))
     assert stored["image"].dtype == torch.uint8
     joined = encoder.join(stored, encoder.embed(stored))
@@ -76,7 +78,7 @@ def test_pictures_are_kept_as_bytes_and_the_network_on_them_learns():
 
 
 def test_the_bonus_sees_a_picture_without_gradient():
-    ppo = PPO(ConvolutionalEncoder(48, 18), 9, PPOSettings())
+    ppo = PPO(ConvolutionalEncoder(picture_and_numbers(48, 18)), actions(9), PPOSettings())
     _, _, features = ppo.act(ppo.encoder.read(pixels(3)))
     assert features.shape == (3, ppo.encoder.feature_dim)
     assert not features.requires_grad
@@ -85,7 +87,7 @@ def test_the_bonus_sees_a_picture_without_gradient():
 def test_of_a_frozen_network_the_features_are_kept_and_nothing_is_trained_or_saved():
     torch.manual_seed(0)
     network = ViT(48, heads=2, width=16, depth=2)
-    encoder = FrozenEncoder(network, 18)
+    encoder = FrozenEncoder(network, picture_and_numbers(48, 18))
     observation = pixels(11)
     stored = encoder.read(observation)
     with torch.no_grad():
@@ -98,10 +100,14 @@ def test_of_a_frozen_network_the_features_are_kept_and_nothing_is_trained_or_sav
 
 def test_an_agent_learns_from_pictures():
     torch.manual_seed(0)
-    ppo = PPO(ConvolutionalEncoder(48, 18), 9, PPOSettings(epochs=3, minibatches=1))
+    ppo = PPO(
+        ConvolutionalEncoder(picture_and_numbers(48, 18)),
+        actions(9),
+        PPOSettings(epochs=3, minibatches=1),
+    )
     stored = ppo.encoder.read(pixels(16))
-    actions, log_probs, _ = ppo.act(stored)
+    drawn, log_probs, _ = ppo.act(stored)
     values = ppo.values(stored)
-    batch = Batch(stored, actions, log_probs, torch.randn(16, 1), values, values + 1)
+    batch = Batch(stored, drawn, log_probs, torch.randn(16, 1), values, values + 1)
     first = ppo.update(batch)["ppo/value_loss"]
     assert ppo.update(batch)["ppo/value_loss"] < first

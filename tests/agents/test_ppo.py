@@ -2,11 +2,13 @@ import math
 
 import pytest
 import torch
+from tests.parts import actions, reader
 from torch.distributions import Normal
 
+from mimex.agents.batch import Batch
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.ppo import PPO, Batch
+from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.nn.parallel import use_workers
 
@@ -15,17 +17,17 @@ SCALE_FREE = {"normalise_values": True, "separate_clips": True}
 
 def agent(**settings):
     torch.manual_seed(0)
-    return PPO(VectorEncoder(4), 3, PPOSettings(**settings))
+    return PPO(VectorEncoder(reader(4)), actions(3), PPOSettings(**settings))
 
 
 def batch_of(ppo, size=256, seed=0):
     generator = torch.Generator().manual_seed(seed)
     stored = {"vector": torch.randn(size, 4, generator=generator)}
-    actions, log_probs, _ = ppo.act(stored)
+    drawn, log_probs, _ = ppo.act(stored)
     values = ppo.values(stored)
     advantages = torch.randn(size, ppo.heads, generator=generator)
     returns = values + torch.randn(size, ppo.heads, generator=generator)
-    return Batch(stored, actions, log_probs, advantages, values, returns)
+    return Batch(stored, drawn, log_probs, advantages, values, returns)
 
 
 def weights(ppo):
@@ -44,10 +46,10 @@ def gradient(ppo, batch, network):
 def test_the_std_is_the_std_and_not_its_square():
     ppo = agent(initial_std=0.5)
     stored = {"vector": torch.zeros(20_000, 4)}
-    actions, log_probs, _ = ppo.act(stored)
+    drawn, log_probs, _ = ppo.act(stored)
     mean = ppo.act(stored, deterministic=True)[0]
-    assert (actions - mean).std(0).tolist() == pytest.approx([0.5] * 3, rel=0.03)
-    expected = Normal(mean, 0.5).log_prob(actions).sum(1)
+    assert (drawn - mean).std(0).tolist() == pytest.approx([0.5] * 3, rel=0.03)
+    expected = Normal(mean, 0.5).log_prob(drawn).sum(1)
     torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=1e-4)
 
 
@@ -59,13 +61,13 @@ def test_the_same_policy_gives_actions_the_same_density_when_it_learns():
 
 
 def test_networks_have_the_published_shape_and_start():
-    ppo = PPO(VectorEncoder(27), 9, PPOSettings())
+    ppo = PPO(VectorEncoder(reader(27)), actions(9), PPOSettings())
     shapes = [tuple(layer.weight.shape) for layer in ppo.actor if hasattr(layer, "weight")]
     assert shapes == [(256, 27), (128, 256), (64, 128), (9, 64)]
     assert ppo.critic[-1].weight.shape == (1, 64)
     last = ppo.actor[-1].weight
     torch.testing.assert_close(last @ last.T, 1e-4 * torch.eye(9), atol=1e-7, rtol=0)
-    assert ppo.log_std.tolist() == [0.0] * 9
+    assert ppo.distribution.log_std.tolist() == [0.0] * 9
 
 
 def test_actions_with_positive_advantage_become_likelier_and_values_nearer_to_returns():
@@ -75,7 +77,7 @@ def test_actions_with_positive_advantage_become_likelier_and_values_nearer_to_re
     before = (batch.values - batch.returns).square().mean()
     ppo.update(batch)
     mean = ppo.act(batch.observations, deterministic=True)[0]
-    density = Normal(mean, ppo.log_std.detach().exp()).log_prob(batch.actions).sum(1)
+    density = Normal(mean, ppo.distribution.log_std.detach().exp()).log_prob(batch.actions).sum(1)
     assert (density - batch.log_probs)[good].mean() > 0.01
     assert (ppo.values(batch.observations) - batch.returns).square().mean() < before
 
@@ -135,7 +137,7 @@ def test_with_separate_clips_a_critic_that_is_far_off_does_not_stop_the_actor():
         ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1, separate_clips=separate)
         batch = batch_of(ppo)
         ppo.update(batch._replace(returns=1e4 * batch.returns))
-        lengths[separate] = length([*ppo.actor.parameters(), ppo.log_std])
+        lengths[separate] = length([*ppo.actor.parameters(), ppo.distribution.log_std])
         assert length(ppo.critic.parameters()) == pytest.approx(1e-3, rel=1e-3)
     assert lengths[True] == pytest.approx(1e-3, rel=1e-4)
     assert lengths[False] < 1e-6
@@ -150,7 +152,7 @@ def test_the_loss_is_the_textbooks():
         values=batch.values + 0.5 * torch.randn(256, 1),
     )
     seen = ppo.encoder.normaliser(batch.observations["vector"])
-    policy, value = Normal(ppo.actor(seen), ppo.log_std.exp()), ppo.critic(seen)
+    policy, value = Normal(ppo.actor(seen), ppo.distribution.log_std.exp()), ppo.critic(seen)
     ratio = (policy.log_prob(batch.actions).sum(1) - batch.log_probs).exp()
     clipped = ratio.clamp(0.8, 1.2)
     gain = torch.minimum(ratio * batch.advantages, clipped * batch.advantages).sum()
@@ -162,8 +164,9 @@ def test_the_loss_is_the_textbooks():
     fraction = (ratio != clipped).sum().item()
     assert 20 < fraction < 236, "some are clipped and some are not"
     kl = (ratio - 1 - ratio.log()).sum().item()
-    told = [-gain.item(), errors.item(), kl, fraction]
-    assert statistics.tolist() == pytest.approx(told, rel=1e-4)
+    entropy = policy.entropy().sum().item()
+    expected = [-gain.item(), errors.item(), kl, fraction, entropy]
+    assert statistics.tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_an_adaptive_rate_brings_updates_to_the_wanted_divergence():
@@ -190,7 +193,7 @@ def test_the_std_does_not_fall_below_its_floor():
     batch = batch_of(ppo)
     likely = -(batch.actions - ppo.act(batch.observations, deterministic=True)[0]).square().sum(1)
     ppo.update(batch._replace(advantages=likely[:, None]))  # pays for actions without noise
-    assert ppo.log_std.exp().tolist() == pytest.approx([0.45] * 3, rel=1e-5)
+    assert ppo.distribution.log_std.exp().tolist() == pytest.approx([0.45] * 3, rel=1e-5)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -251,7 +254,7 @@ def test_a_saved_agent_goes_on_exactly():
 
 
 def test_a_state_that_does_not_fit_is_refused():
-    other = PPO(VectorEncoder(5), 3, PPOSettings())
+    other = PPO(VectorEncoder(reader(5)), actions(3), PPOSettings())
     with pytest.raises(ValueError, match=r"actor\.0\.weight has shape"):
         agent().load_state_dict(other.state_dict())
 

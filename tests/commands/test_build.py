@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mimex.commands.build import make_off_policy
+from mimex.commands.build import make_training
 from mimex.config import preset
 
 
@@ -24,6 +24,6 @@ def test_batches_are_drawn_in_runs_only_where_windows_of_pictures_gain_by_it(
 ):
     config = preset("cpu", observation, "dmc/cartpole_swingup")
     config = replace(config, bonus=bonus, steps=100, out=tmp_path)
-    assert make_off_policy(config).replay.run == run
+    assert make_training(config).agent.replay.run == run
     chosen = replace(config, replay=replace(config.replay, run=3))
-    assert make_off_policy(chosen).replay.run == 3
+    assert make_training(chosen).agent.replay.run == 3

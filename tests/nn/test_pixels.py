@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.plain_drqv2 import PlainDrQv2
+from tests.parts import actions, reader
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
@@ -40,7 +41,7 @@ def test_bytes_are_scaled_to_half_around_zero_and_the_caller_keeps_his():
 
 
 def test_a_shift_is_the_published_one_to_the_pixel():
-    plain = PlainDrQv2(DrQv2((9, 84, 84), 1, DrQv2Settings(hidden=8, trunk=4)))
+    plain = PlainDrQv2(DrQv2(reader(9, 84, 84), actions(1), DrQv2Settings(hidden=8, trunk=4)))
     images = pictures(81)
     every = torch.cartesian_prod(torch.arange(-4, 5), torch.arange(-4, 5))
     moved = shift(images, every)

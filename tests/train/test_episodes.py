@@ -1,12 +1,18 @@
 import numpy as np
 import pytest
 
+from mimex.contracts import Step
 from mimex.train.episodes import Episodes
+
+
+def take_in(episodes, rewards, ended, info):
+    never = np.zeros(len(ended), bool)
+    episodes.step(Step(None, None, None, np.array(rewards), np.array(ended), never, info))
 
 
 def step(episodes, rewards, ended, success):
     info = {"final_info": {"success": np.array(success)}}
-    episodes.step(np.array(rewards), np.array(ended), info if any(ended) else {})
+    take_in(episodes, rewards, ended, info if any(ended) else {})
 
 
 def test_metrics_are_means_over_the_ended_episodes():
@@ -35,7 +41,7 @@ def test_saved_episodes_go_on_and_begin_forgets_all():
     for episodes in (one, other):
         step(episodes, [3.0, 4.0], [False, True], [False, True])
     assert one.metrics() == other.metrics()
-    one.begin()
+    one.begin(None)
     assert one.metrics() == {"explore/first_reward": 2.0}  # what has been found is not forgotten
 
 
@@ -48,7 +54,7 @@ def test_a_condition_counts_for_the_episode_in_which_it_was_met():
         if any(ended):
             final_info = {"success": np.zeros(2, bool), "reward/lift_bonus": np.array(final)}
             info["final_info"] = final_info
-        episodes.step(calm, np.array(ended), info)
+        take_in(episodes, calm, ended, info)
 
     lift([0.5, 0.0], [False, False])  # the first lifts in the middle of its episode
     lift([0.0, 0.0], [True, True])  # both end; the second never lifted
@@ -61,9 +67,9 @@ def test_a_condition_counts_for_the_episode_in_which_it_was_met():
 def test_the_first_reward_is_counted_in_steps_of_all_environments():
     episodes = Episodes(4, remember=10)
     quiet, found = np.zeros(4, bool), np.array([-0.1, 0.0, 0.2, 0.0])
-    episodes.step(np.array([-0.1, -0.2, 0.0, -0.1]), quiet, {})
+    take_in(episodes, np.array([-0.1, -0.2, 0.0, -0.1]), quiet, {})
     assert "explore/first_reward" not in episodes.metrics()
-    episodes.begin()  # a warm-up's steps count
-    episodes.step(found, quiet, {})
-    episodes.step(found, quiet, {})
+    episodes.begin(None)  # a warm-up's steps count
+    take_in(episodes, found, quiet, {})
+    take_in(episodes, found, quiet, {})
     assert episodes.metrics()["explore/first_reward"] == 8

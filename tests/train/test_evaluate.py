@@ -2,6 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.encoders import VectorEncoder
@@ -13,7 +14,7 @@ from mimex.train.evaluate import evaluate, pictures, wilson
 
 def agent():
     torch.manual_seed(0)
-    return PPO(VectorEncoder(27), 9, PPOSettings())
+    return PPO(VectorEncoder(reader(27)), actions(9), PPOSettings())
 
 
 def reach(num_envs, **settings):
@@ -56,13 +57,10 @@ class ExpertPolicy:
     """The task's scripted solution, in the shape of an agent."""
 
     def __init__(self, env):
-        self.env, self.expert, self.encoder = env, expert_for("FrankaReach")(env), self
+        self.env, self.expert = env, expert_for("FrankaReach")(env)
 
-    def read(self, observation):
-        return observation
-
-    def act(self, stored, *, deterministic):
-        return (torch.from_numpy(self.expert.act(self.env)),)
+    def policy(self, observation, *, deterministic, step):
+        return self.expert.act(self.env)
 
 
 def test_successes_are_counted():

@@ -5,15 +5,18 @@ import json
 import gymnasium
 import pytest
 import torch
+from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import BonusScale, NoBonus
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.train.clock import Clock
+from mimex.train.episodes import Episodes
 from mimex.train.health import RECENT, Health, diagnosis, health_after
-from mimex.train.on_policy import updates
-from mimex.train.training import LoopSettings, Training
+from mimex.train.loop import Training
+from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 
 WELL = {
     "ppo/approx_kl": 0.01,
@@ -93,16 +96,18 @@ def run(**settings):
     torch.manual_seed(0)
     env = gymnasium.make_vec("mimex/FrankaPick-v0", num_envs=64, threads=1, reward="sparse")
     chosen = {"normalise_observations": True, "shuffle": True, "epochs": 4} | settings
-    training = Training(
-        LoopSettings(rollout_steps=16),
-        env,
-        PPO(VectorEncoder(34), 9, PPOSettings(**chosen)),
+    agent = OnPolicyAgent(
+        PPO(VectorEncoder(reader(34)), actions(9), PPOSettings(**chosen)),
         NoBonus(),
         BonusScale(),
-        seeds={"environment": 0, "minibatches": 0},
+        LoopSettings(rollout_steps=16),
+        num_envs=64,
         horizon=10**9,
+        seed=0,
+        clock=Clock(),
     )
-    yield from updates(training, 10**9)
+    observers = {"episodes": Episodes(64, remember=100)}
+    yield from Training(env, agent, observers, seed=0, clock=agent.clock).rows(10**9)
     env.close()
 
 

@@ -1,17 +1,20 @@
-"""The off-policy loop, on the real suite with short episodes."""
+"""Learning from a replay buffer, on the real suite with short episodes."""
 
 import numpy as np
 import pytest
 import torch
+from tests.parts import actions, reader
 
 from mimex import RND, BonusScale, MIMEx, NoBonus
 from mimex.agents.drqv2 import DrQv2, DrQv2Settings
 from mimex.data.replay import ReplayBuffer
 from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
-from mimex.train.novelty import read_records
-from mimex.train.off_policy import collect, relabel, reports, update
-from mimex.train.off_policy_training import Means, OffPolicySettings, OffPolicyTraining
+from mimex.train.clock import Clock
+from mimex.train.episodes import Episodes
+from mimex.train.loop import Training
+from mimex.train.novelty import Novelty, read_records
+from mimex.train.off_policy import Means, OffPolicyAgent, OffPolicySettings
 from mimex.types import Window
 
 REPEAT = 100  # frames a step, of an episode's 1,000: it has ten steps
@@ -34,16 +37,35 @@ def training(bonus=None, *, envs=1, folder=None, loop=None, scale=None, **agent)
         window=0 if isinstance(bonus, NoBonus) else bonus.length,
         folder=folder,
     )
-    return OffPolicyTraining(
-        loop or OffPolicySettings(report_every=10 * REPEAT),
-        env,
-        DrQv2((5,), 1, settings, seed=1),
+    agent = OffPolicyAgent(
+        DrQv2(reader(5), actions(1), settings, seed=1),
         bonus,
         scale or BonusScale(0.5, "raw"),
         replay,
-        seeds={"environment": 2, "minibatches": 3},
+        loop or OffPolicySettings(report_every=10 * REPEAT),
         save_replay=folder is not None,
+        frames_per_step=REPEAT,
+        seed=3,
+        clock=Clock(),
     )
+    observers = {"episodes": Episodes(envs, remember=10, frames_per_step=REPEAT)}
+    observers["novelty"] = Novelty(env, first_states=15)
+    return Training(env, agent, observers, seed=2, clock=agent.clock)
+
+
+def collect(run):
+    """One step of every environment; how many updates came after it."""
+    if run.observation is None:
+        run._begin(run.seed)
+    before = run.agent.updates
+    run.advance(10**9)
+    return run.agent.updates - before
+
+
+def filled(run, steps=SEED_STEPS - 1):
+    for _ in range(steps):
+        assert collect(run) == 0
+    return run
 
 
 def mimex(**settings):
@@ -64,49 +86,45 @@ def assert_same(one, other):
 
 def test_the_buffer_holds_every_observation_with_what_led_to_it():
     run = training()
-    run.begin()
     for _ in range(25):
         collect(run)
     env = DMC("cartpole_swingup", action_repeat=REPEAT)
     observation, _ = env.reset(seed=2)
     row = 0
     for _ in range(25):
-        assert_same(run.replay.observations[row].numpy(), observation)
-        action = run.replay.actions[row + 1].numpy()
+        assert_same(run.agent.replay.observations[row].numpy(), observation)
+        action = run.agent.replay.actions[row + 1].numpy()
         observation, reward, terminated, truncated, _ = env.step(action)
         row += 1
-        assert float(run.replay.rewards[row]) == np.float32(reward)
+        assert float(run.agent.replay.rewards[row]) == np.float32(reward)
         assert not terminated
         if truncated:  # the final observation has its own place, and is no end of all reward
-            assert_same(run.replay.observations[row].numpy(), observation)
-            assert not run.replay.terminated[row]
+            assert_same(run.agent.replay.observations[row].numpy(), observation)
+            assert not run.agent.replay.terminated[row]
             observation, _ = env.reset()
             row += 1
-            assert int(run.replay.ages[row]) == 0
-    assert run.replay.added == [row + 1] == [25 + 1 + 2]
+            assert int(run.agent.replay.ages[row]) == 0
+    assert run.agent.replay.added == [row + 1] == [25 + 1 + 2]
     assert_same(run.observation[0], observation)
 
 
 def test_updates_come_every_second_step_once_the_seed_steps_are_made():
     run = training()
-    run.begin()
     due = [collect(run) for _ in range(SEED_STEPS + 6)]
     assert due == [0] * (SEED_STEPS - 1) + [1, 0, 1, 0, 1, 0, 1]
 
 
 def test_with_several_environments_all_their_steps_count():
     run = training(envs=3)
-    run.begin()
     due = [collect(run) for _ in range(8)]  # 3, 6, ..., 24 steps
     assert due == [0] * 6 + [1, 2]  # from 18 to 21 lies 20; from 21 to 24 lie 22 and 24
-    assert run.agent_steps == 24
     assert run.step == 24 * REPEAT
-    assert run.replay.added == [9, 9, 9]
+    assert run.agent.replay.added == [9, 9, 9]
 
 
 def test_rows_come_at_round_numbers_of_frames_and_at_the_end():
     run = training(RND(5))
-    rows = [(run.step, metrics) for metrics in reports(run, 25 * REPEAT)]
+    rows = [(run.step, metrics) for metrics in run.rows(25 * REPEAT)]
     assert [step for step, _ in rows] == [10 * REPEAT, 20 * REPEAT, 25 * REPEAT]
     metrics = rows[-1][1]
     assert metrics["train/updates"] == 3
@@ -120,65 +138,59 @@ def test_rows_come_at_round_numbers_of_frames_and_at_the_end():
 
 def test_progress_is_told_after_every_round():
     run, told = training(envs=2), []
-    list(reports(run, 12 * REPEAT, progress=told.append))
+    list(run.rows(12 * REPEAT, progress=told.append))
     assert told == [made * REPEAT for made in range(2, 13, 2)]
-
-
-def filled(run, steps=SEED_STEPS):
-    run.begin()
-    for _ in range(steps):
-        collect(run)
-    return run
 
 
 def test_the_bonus_is_added_once_to_the_sampled_rewards():
     run = filled(training(mimex(), n_step=3))
-    batch = run.replay.sample(8, run.generator)
-    features = run.agent.encode(batch).windows
+    batch = run.agent.replay.sample(8, run.agent.generator)
+    features = run.agent.algorithm.encode(batch).windows
     assert not features.requires_grad
-    raw = run.bonus.reward(windows(batch, features))
-    rewards, metrics = relabel(run, batch, features)
+    raw = run.agent.bonus.reward(windows(batch, features))
+    rewards, metrics = run.agent.relabel(batch, features, run.step)
     torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw)
     assert metrics["bonus/mean"] == pytest.approx(float(raw.mean()))
 
 
 def test_the_bonus_is_never_stored():
-    paid, unpaid = filled(training(RND(5)), 40), filled(training(), 40)
+    paid, unpaid = filled(training(RND(5))), filled(training())
     for _ in range(5):
-        update(paid)
-    np.testing.assert_equal(paid.replay.rewards.numpy(), unpaid.replay.rewards.numpy())
+        paid.agent.learn(paid.step)
+    rewards = [run.agent.replay.rewards.numpy() for run in (paid, unpaid)]
+    np.testing.assert_equal(*rewards)
 
 
 @pytest.mark.parametrize("masks", [1, 2, 5])
 def test_an_update_takes_one_step_of_the_bonus_whatever_the_masks(masks):
     run = filled(training(mimex(masks=masks)))
     for _ in range(3):
-        update(run)
-    assert run.bonus.steps == run.updates == 3
+        run.agent.learn(run.step)
+    assert run.agent.bonus.steps == run.agent.updates == 3
 
 
 def test_the_share_of_windows_that_the_bonus_learns_from_can_be_chosen():
     run = training(RND(5), loop=OffPolicySettings(train_fraction=0.25))
-    assert update(filled(run))["bonus/trained"] == 2
+    assert filled(run).agent.learn(run.step)["bonus/trained"] == 2
 
 
 def test_the_schedule_of_beta_counts_frames():
-    total = 40 * REPEAT
+    total = 2 * (SEED_STEPS - 1) * REPEAT
     scale = BonusScale(1.0, "raw", schedule="linear", over_steps=total)
-    run = filled(training(RND(5), scale=scale), 20)
+    run = filled(training(RND(5), scale=scale))
     assert run.step == total / 2
-    update(run)
-    batch = run.replay.sample(8, run.generator)
-    features = run.agent.encode(batch).windows
-    raw = run.bonus.reward(windows(batch, features))
-    rewards, _ = relabel(run, batch, features)
+    run.agent.learn(run.step)
+    batch = run.agent.replay.sample(8, run.agent.generator)
+    features = run.agent.algorithm.encode(batch).windows
+    raw = run.agent.bonus.reward(windows(batch, features))
+    rewards, _ = run.agent.relabel(batch, features, run.step)
     torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw)
 
 
 def test_without_a_bonus_no_windows_are_gathered():
     run = filled(training())
-    assert run.replay.sample(4, run.generator).windows is None
-    assert not any(name.startswith("bonus/") for name in update(run))
+    assert run.agent.replay.sample(4, run.agent.generator).windows is None
+    assert not any(name.startswith("bonus/") for name in run.agent.learn(run.step))
 
 
 class StopsAt:
@@ -192,40 +204,39 @@ class StopsAt:
 
 
 @pytest.mark.parametrize("make", [lambda: None, mimex, lambda: RND(5)])
-def test_a_run_stopped_within_a_stretch_continues_as_if_undisturbed(make, tmp_path):
+def test_a_run_stopped_within_a_row_continues_as_if_undisturbed(make, tmp_path):
     total = 50 * REPEAT
     straight = training(make())
-    expected = without_times(list(reports(straight, total)))
+    expected = without_times(list(straight.rows(total)))
     stopped = training(make(), folder=tmp_path)
-    rows = without_times(list(reports(stopped, total, StopsAt(stopped, 33 * REPEAT))))
+    rows = without_times(list(stopped.rows(total, StopsAt(stopped, 33 * REPEAT))))
     assert stopped.step == 33 * REPEAT
-    stopped.replay.save()
+    stopped.agent.replay.save()
     state = stopped.state_dict()
     continued = training(make(), folder=tmp_path)
     continued.load_state_dict(state)
-    rows += without_times(list(reports(continued, total)))
+    rows += without_times(list(continued.rows(total)))
     assert rows == expected
-    for name, value in straight.agent.network.state_dict().items():
-        assert torch.equal(value, continued.agent.network.state_dict()[name]), name
+    for name, value in straight.agent.algorithm.network.state_dict().items():
+        assert torch.equal(value, continued.agent.algorithm.network.state_dict()[name]), name
 
 
 def test_without_a_saved_buffer_a_new_one_is_filled_first():
     first = training(RND(5))
-    list(reports(first, 30 * REPEAT))
+    list(first.rows(30 * REPEAT))
     second = training(RND(5))
     second.load_state_dict(first.state_dict())
-    assert second.updates == first.updates == 6
+    assert second.agent.updates == first.agent.updates == 6
     due = [collect(second) for _ in range(SEED_STEPS)]
     assert due == [0] * (SEED_STEPS - 1) + [1]
-    assert second.agent_steps == 50  # of the schedules, which go on
+    assert second.step == 50 * REPEAT  # of the schedules, which go on
 
 
 def test_visits_are_mapped_and_recorded(tmp_path):
     run = training(mimex())
-    run.visits.map.projection.first_places = 15
-    rows = list(reports(run, 30 * REPEAT))
+    rows = list(run.rows(30 * REPEAT))
     assert [row["explore/coverage"] > 0 for row in rows] == [False, True, True]
-    run.record_novelty(tmp_path)
+    run.record(tmp_path)
     [record] = read_records(tmp_path)
     assert record["step"] == 30 * REPEAT
     visits = record["planes"][0]["visits"]

@@ -1,50 +1,73 @@
-"""The on-policy loop, on the real environment with few simulations."""
+"""Learning from rollouts, on the real environment with few simulations."""
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import RND, BonusScale, MIMEx, NoBonus, Rewards
+from mimex.agents.batch import make_batch
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.contracts import Step
 from mimex.data.rollout import Rollout
-from mimex.train.on_policy import (
-    build_windows,
-    collect,
-    make_batch,
-    map_novelty,
-    score,
-    stack_observations,
-    updates,
-    warm_up,
-)
-from mimex.train.training import LoopSettings, Training
+from mimex.train.clock import Clock
+from mimex.train.episodes import Episodes
+from mimex.train.loop import Training
+from mimex.train.novelty import Novelty
+from mimex.train.on_policy import LoopSettings, OnPolicyAgent, stack_observations
 
 ENVS, STEPS, HORIZON = 4, 8, 10_000
 
 
-def training(bonus=None, *, loop=None, ppo=None, episode_steps=5):
+def training(bonus=None, *, loop=None, ppo=None, episode_steps=5, scale=None):
     torch.manual_seed(0)
     env = gymnasium.make_vec(
         "mimex/FrankaReach-v0", num_envs=ENVS, threads=1, episode_steps=episode_steps
     )
     settings = ppo or PPOSettings(epochs=2, minibatches=2, normalise_observations=True)
-    return Training(
-        loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16),
-        env,
-        PPO(VectorEncoder(27), 9, settings, seed=1),
+    loop = loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16)
+    agent = OnPolicyAgent(
+        PPO(VectorEncoder(reader(27)), actions(9), settings, seed=1),
         bonus or NoBonus(),
-        BonusScale(0.5, "raw"),
-        seeds={"environment": 2, "minibatches": 3},
+        scale or BonusScale(0.5, "raw"),
+        loop,
+        num_envs=ENVS,
         horizon=HORIZON,
+        seed=3,
+        clock=Clock(),
     )
+    observers = {"episodes": Episodes(ENVS, remember=100), "novelty": Novelty(env)}
+    stagger = agent.generator if loop.stagger else None
+    return Training(env, agent, observers, seed=2, stagger=stagger, clock=agent.clock)
 
 
 def weights(run):
-    return torch.cat([p.detach().flatten() for p in run.agent.network.parameters()])
+    return torch.cat([p.detach().flatten() for p in run.agent.algorithm.network.parameters()])
+
+
+def warm_up(run):
+    """Plays until there is something to learn from."""
+    run._begin(run.seed)
+    while run.agent.warming_up:
+        assert run.advance(10**9) is None
+    return run
+
+
+def collect(run):
+    """Plays a rollout, and stops before it is learned from."""
+    agent = run.agent
+    for _ in range(STEPS):
+        chosen = agent.act(run.observation, run.step)
+        made = Step(run.observation, chosen, *run.env.step(chosen))
+        agent.observe(made)
+        for observer in run.observers.values():
+            observer.step(made)
+        run.observation = made.next_observation
+    agent._filled = 0
 
 
 def small_rollout():
@@ -85,7 +108,9 @@ def advantages_by_hand(agent, rollout, reward):
 
 def two_number_agent(**settings):
     torch.manual_seed(0)
-    return PPO(VectorEncoder(2), 3, PPOSettings(discount=0.9, gae_lambda=0.8, **settings))
+    return PPO(
+        VectorEncoder(reader(2)), actions(3), PPOSettings(discount=0.9, gae_lambda=0.8, **settings)
+    )
 
 
 def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
@@ -144,10 +169,10 @@ def test_a_rollout_holds_what_the_environment_said():
     state = run.env.unwrapped.get_state()
     first = run.observation.copy()
     collect(run)
-    rollout = run.rollout
+    rollout = run.agent.rollout
     run.env.unwrapped.set_state(state)
     finals = []
-    normaliser = run.agent.encoder.normaliser
+    normaliser = run.agent.algorithm.encoder.normaliser
     torch.testing.assert_close(rollout.features[0], normaliser(torch.from_numpy(first)))
     for t in range(STEPS):
         observation, reward, terminated, truncated, info = run.env.step(rollout.actions[t].numpy())
@@ -170,8 +195,8 @@ def test_the_warm_up_gives_statistics_and_begins_anew():
     warm_up(run)
     assert run.step == ENVS * STEPS
     assert torch.equal(weights(run), before)
-    assert run.episodes.metrics() == {}
-    seen = run.agent.encoder.normaliser.state_dict()
+    assert run.observers["episodes"].metrics() == {}
+    seen = run.agent.algorithm.encoder.normaliser.state_dict()
     torch.testing.assert_close(seen["mean"], seen["seen"]["mean"].float())
 
 
@@ -194,9 +219,9 @@ def test_every_step_is_scored_whatever_share_is_learned_from(ends_at):
     fresh = RND(27, seed=1)
     warm_up(run)
     collect(run)
-    index = build_windows(run)
-    raw, metrics = score(run, index)
-    assert run.bonus.steps == 1  # a quarter of 32 windows is one minibatch of 8
+    index = run.agent.build_windows()
+    raw, metrics = run.agent.score(index)
+    assert run.agent.bonus.steps == 1  # a quarter of 32 windows is one minibatch of 8
     torch.testing.assert_close(raw.flatten(), fresh.reward(index[torch.arange(ENVS * STEPS)]))
     assert metrics["bonus/probe"] > 0
 
@@ -208,14 +233,14 @@ def test_more_passes_learn_more_and_pay_the_same():
         run = training(RND(27, seed=1), loop=loop)
         warm_up(run)
         collect(run)
-        paid.append(score(run, build_windows(run))[0])
-        assert run.bonus.steps == passes
+        paid.append(run.agent.score(run.agent.build_windows())[0])
+        assert run.agent.bonus.steps == passes
     assert torch.equal(*paid)
 
 
 def test_updates_report_what_tells_whether_a_bonus_works():
     run = training(MIMEx(27, seed=1))
-    rows = list(updates(run, 4 * ENVS * STEPS))
+    rows = list(run.rows(4 * ENVS * STEPS))
     assert len(rows) == 3  # the warm-up's steps count
     names = "train/success train/return bonus/mean bonus/beta bonus/share bonus/probe "
     names += "explore/coverage ppo/std ppo/policy_loss ppo/value_loss time/steps_per_second "
@@ -229,12 +254,12 @@ def test_updates_report_what_tells_whether_a_bonus_works():
 def test_a_saved_run_goes_on_exactly(bonus):
     straight, first = training(bonus(27, seed=1)), training(bonus(27, seed=1))
     total = 6 * ENVS * STEPS
-    rows = list(updates(straight, total))
-    halfway = updates(first, total)
+    rows = list(straight.rows(total))
+    halfway = first.rows(total)
     again = [next(halfway), next(halfway)]
     resumed = training(bonus(27, seed=1))
     resumed.load_state_dict(first.state_dict())
-    again += updates(resumed, total)
+    again += resumed.rows(total)
     assert torch.equal(weights(straight), weights(resumed))
     for ours, theirs in zip(rows, again, strict=True):
         for name in ours.keys() - {n for n in ours if n.startswith("time/")}:
@@ -242,41 +267,48 @@ def test_a_saved_run_goes_on_exactly(bonus):
 
 
 @pytest.mark.parametrize("ends_at", ["observation", "next"])
-def test_the_map_shows_the_bonus_where_the_windows_end(ends_at):
+def test_the_map_shows_the_bonus_where_the_windows_end(ends_at, monkeypatch):
     loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
     run = training(RND(27, seed=1), loop=loop)
     warm_up(run)
-    before = run.env.unwrapped.hand_positions()
-    collect(run)
-    np.testing.assert_array_equal(run.hands[0], before)
-    np.testing.assert_array_equal(run.hands[-1], run.env.unwrapped.hand_positions())
-    raw = torch.rand(STEPS, ENVS)
-    map_novelty(run, build_windows(run), raw)
+    places = [run.env.unwrapped.hand_positions()]
+    ended, step = [], run.env.step
+
+    def watched(chosen):
+        made = step(chosen)
+        places.append(run.env.unwrapped.hand_positions())
+        ended.append(made[2] | made[3])
+        return made
+
+    monkeypatch.setattr(run.env, "step", watched)
+    while run.advance(10**9) is None:
+        pass
+    raw = run.agent.scored().bonus
     # What a step that ended its episode led to was reset away before anybody could look.
-    counted = run.rollout.ended.logical_not() if ends_at == "next" else torch.ones_like(raw).bool()
-    assert bool(counted.all()) == (ends_at == "observation")
-    places = run.hands[1:] if ends_at == "next" else run.hands[:-1]
-    above = run.novelty.take()[0]
+    counted = ~np.stack(ended) if ends_at == "next" else np.ones(raw.shape, bool)
+    assert counted.all() == (ends_at == "observation")
+    where = np.stack(places)[1:] if ends_at == "next" else np.stack(places)[:-1]
+    above = run.observers["novelty"].map.take()[0]
     assert above["visits"].sum() == counted.sum()
     paid = float((above["visits"] * above["bonus"]).sum())
     assert paid == pytest.approx(float(raw[counted].sum()), rel=1e-5)
-    cells = np.floor((places[counted.numpy()][:, :2] - (0.0, -0.6)) / 0.05).astype(int)
+    cells = np.floor((where[counted][:, :2] - (0.0, -0.6)) / 0.05).astype(int)
     assert set(map(tuple, cells.tolist())) == set(zip(*np.nonzero(above["visits"]), strict=True))
 
 
 def test_a_resumed_run_records_the_same_maps_and_films(tmp_path):
     total = 6 * ENVS * STEPS
     straight, first = training(MIMEx(27, seed=1)), training(MIMEx(27, seed=1))
-    for number, _ in enumerate(updates(straight, total)):
+    for number, _ in enumerate(straight.rows(total)):
         if number == 3:
-            straight.record_novelty(tmp_path / "straight")
-    halfway = updates(first, total)
+            straight.record(tmp_path / "straight")
+    halfway = first.rows(total)
     next(halfway), next(halfway)
     resumed = training(MIMEx(27, seed=1))
     resumed.load_state_dict(first.state_dict())
-    continued = updates(resumed, total)
+    continued = resumed.rows(total)
     next(continued), next(continued)
-    resumed.record_novelty(tmp_path / "resumed")
+    resumed.record(tmp_path / "resumed")
     [one], [other] = ((tmp_path / name / "novelty").glob("*") for name in ("straight", "resumed"))
     assert one.name == other.name
     assert one.read_bytes() == other.read_bytes()
@@ -295,21 +327,21 @@ def test_windows_reach_back_to_observations_as_they_are_encoded_now():
     run = training(MIMEx(feature_dim=27), episode_steps=50)
     warm_up(run)
     collect(run)
-    build_windows(run)
-    before = run.rollout.observations["vector"][-5:-1].clone()  # what the policy acted on last
-    run.agent.encoder.normaliser.settle()
+    run.agent.build_windows()
+    before = run.agent.rollout.observations["vector"][-5:-1].clone()
+    run.agent.algorithm.encoder.normaliser.settle()
     collect(run)
-    window = build_windows(run)[torch.arange(ENVS)]  # of the first step
+    window = run.agent.build_windows()[torch.arange(ENVS)]  # of the first step
     assert bool(window.valid.all())
-    now = run.agent.features({"vector": before.flatten(0, 1)}).view(4, ENVS, 27)
+    now = run.agent.algorithm.features({"vector": before.flatten(0, 1)}).view(4, ENVS, 27)
     torch.testing.assert_close(window.features[:, :4], now.transpose(0, 1))
 
 
 def test_beta_is_logged_as_it_was_paid():
-    run = training(RND(27))
-    run.scale = BonusScale(beta=0.5, schedule="linear", over_steps=10 * ENVS * STEPS)
+    scale = BonusScale(beta=0.5, schedule="linear", over_steps=10 * ENVS * STEPS)
+    run = training(RND(27), scale=scale)
     paid = []
-    for _, row in zip(range(3), updates(run, 10_000), strict=False):
+    for _, row in zip(range(3), run.rows(10_000), strict=False):
         paid.append(row["bonus/beta"])
     assert paid == pytest.approx([0.5, 0.45, 0.4])
 
@@ -318,7 +350,7 @@ def test_a_rate_with_a_schedule_runs_over_the_horizon_whatever_the_end():
     rates = []
     for end in (10_000, 90_000):
         run = training(ppo=PPOSettings(epochs=1, minibatches=1))
-        rates.append([next(updates(run, end))["ppo/lr"] for _ in range(3)])
+        rates.append([next(run.rows(end))["ppo/lr"] for _ in range(3)])
     assert rates[0] == rates[1]
     assert rates[0][2] == pytest.approx(0.5e-3 * (1 + np.cos(np.pi * 2 * ENVS * STEPS / HORIZON)))
 
@@ -345,7 +377,7 @@ def test_multiplying_all_rewards_changes_nothing_that_is_learned(factor, monkeyp
             return observation, rewards * unit, *rest
 
         monkeypatch.setattr(run.env, "step", scaled)
-        rows = [row for _, row in zip(range(5), updates(run, 10_000), strict=False)]
+        rows = [row for _, row in zip(range(5), run.rows(10_000), strict=False)]
         curves.append(
             [
                 [row["ppo/std"], row["ppo/approx_kl"], row["ppo/lr"], row["train/return"] / unit]

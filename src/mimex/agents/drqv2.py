@@ -14,11 +14,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from mimex.agents.drqv2_networks import EDGE, Actor, Critic, noisy
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.errors import NotFiniteError
+from mimex.agents.spaces import IMAGE, VECTOR, ActionWriter, ObservationReader
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.parallel import in_order
@@ -45,27 +47,47 @@ class Encoded(NamedTuple):
 class DrQv2:
     """The agent, with all it needs to go on after a restart.
 
+    Attributes:
+        shape: Of what it sees: ``(stack * C, H, W)`` uint8 frames, or ``(D,)`` numbers, whose
+            encoder is the identity.
+
     Args:
-        shape: Of what the agent sees: ``(stack * C, H, W)`` uint8 frames, or ``(D,)`` numbers,
-            whose encoder is the identity.
-        action_dim: Numbers an action, each in [-1, 1].
+        reader: Of the observations, which are pictures or numbers; where it reads to, it works.
+        actions: What they are to the environments: numbers.
         settings: Of the algorithm.
         seed: Of the initial weights, the noise and the shifts.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], action_dim: int, settings: DrQv2Settings, seed: int = 0
+        self,
+        reader: ObservationReader,
+        actions: ActionWriter,
+        settings: DrQv2Settings,
+        seed: int = 0,
     ) -> None:
-        self.shape, self.action_dim, self.settings = shape, action_dim, settings
-        self.pixels = len(shape) == 3
+        if actions.discrete:
+            raise ValueError(
+                "the actions are discrete, but drqv2 needs a box of real numbers: use --agent ppo"
+            )
+        if reader.image is not None and reader.vector:
+            raise ValueError(
+                "the observations are pictures and numbers, but drqv2 takes one of them: use "
+                "--agent ppo, or another --observation"
+            )
+        self.reader, self.actions, self.settings = reader, actions, settings
+        self.device, self.action_dim = reader.device, actions.size
+        shape: tuple[int, ...] = reader.image or (reader.vector,)
+        self.shape, self.pixels = shape, len(shape) == 3
         self._encoded_at_once = IMAGES_AT_ONCE if self.pixels else VECTORS_AT_ONCE
         self._at_once = ROWS_AT_ONCE if self.pixels else VECTORS_AT_ONCE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder = PixelEncoder(shape[0], shape[1]) if self.pixels else nn.Identity()
             width = self.encoder.features if isinstance(self.encoder, PixelEncoder) else shape[0]
-            self.actor = Actor(width, action_dim, settings)
-            self.critic = Critic(width, action_dim, settings)
+            self.actor = Actor(width, actions.size, settings)
+            self.critic = Critic(width, actions.size, settings)
+        for part in (self.encoder, self.actor, self.critic):
+            part.to(self.device)
         self.target = copy.deepcopy(self.critic)
         self.feature_dim = settings.trunk if settings.features == "trunk" else width
         self.network = nn.ModuleDict({"encoder": self.encoder, "actor": self.actor})
@@ -78,22 +100,32 @@ class DrQv2:
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
         }
-        self.generator = Generator().manual_seed(seed)
+        self.generator = Generator(self.device).manual_seed(seed)
+
+    def read(self, observation: Any) -> Tensor:
+        """A batch of observations as the environments gave it, ``(B, *shape)`` on the device."""
+        return self.reader(observation)[IMAGE if self.pixels else VECTOR]
+
+    def policy(
+        self, observation: Any, *, deterministic: bool = True, step: int = 0
+    ) -> NDArray[Any]:
+        """Actions, as the environments take them, for a batch of their observations."""
+        return self.actions(self.act(self.read(observation), step, deterministic=deterministic))
 
     @torch.no_grad()
     def act(self, observations: Tensor, step: int, *, deterministic: bool = False) -> Tensor:
         """Actions ``(B, A)`` for observations ``(B, *shape)`` at an agent step."""
         if step < self.settings.random_steps and not deterministic:
-            uniform = torch.rand(len(observations), self.action_dim, generator=self.generator)
-            return uniform * 2 - 1
+            size = (len(observations), self.action_dim)
+            return torch.rand(size, generator=self.generator, device=self.device) * 2 - 1
         mean: Tensor = self.actor(self.encoder(observations))
         if deterministic:
             return mean
-        noise = torch.randn(mean.shape, generator=self.generator) * self.settings.std(step)
-        return (mean + noise).clamp(-1 + EDGE, 1 - EDGE)
+        noise = torch.randn(mean.shape, generator=self.generator, device=self.device)
+        return (mean + noise * self.settings.std(step)).clamp(-1 + EDGE, 1 - EDGE)
 
     @torch.no_grad()
-    def see(self, observations: Tensor) -> Tensor:
+    def features(self, observations: Tensor) -> Tensor:
         """What the bonus sees of observations ``(B, *shape)``, unshifted: ``(B, feature_dim)``."""
         return self._bonus_features(self.encoder(observations))
 
@@ -256,7 +288,8 @@ class DrQv2:
         return drawn.repeat_interleave(run, 0)[:size]
 
     def _draw_noise(self, size: int, std: float) -> Tensor:
-        noise = torch.randn(size, self.action_dim, generator=self.generator) * std
+        shape = (size, self.action_dim)
+        noise = torch.randn(shape, generator=self.generator, device=self.device) * std
         return noise.clamp_(-self.settings.std_clip, self.settings.std_clip)
 
     def state_dict(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mimex.agents.spaces import IMAGE, VECTOR, ObservationReader
 from mimex.data.rollout import Layout, Stored
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
@@ -39,12 +40,13 @@ class Normaliser:
 
     Args:
         size: Numbers a vector.
+        device: Where vectors are.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, device: torch.device | str = "cpu") -> None:
         self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
-        self._seen = RunningMeanStd((size,))
-        self._mean, self._scale = torch.zeros(size), torch.ones(size)
+        self._seen = RunningMeanStd((size,), device=device)
+        self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors ``(..., size)`` with mean 0 and deviation 1, clipped."""
@@ -66,7 +68,8 @@ class Normaliser:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
         self._seen.load_state_dict(state["seen"])
-        self._mean, self._scale = state["mean"].clone(), state["scale"].clone()
+        self._mean = state["mean"].to(self._mean.device, copy=True)
+        self._scale = state["scale"].to(self._scale.device, copy=True)
 
 
 class Encoder(nn.Module, ABC):
@@ -79,18 +82,25 @@ class Encoder(nn.Module, ABC):
         chunk: Rows that go through the networks at once, so that what they leave behind stays in
             cache.
         normaliser: Of the vector of numbers that every observation has.
+        device: Where it works.
     """
 
     chunk = 2048
 
-    def __init__(self, layout: Layout, feature_dim: int, width: int) -> None:
+    def __init__(
+        self, reader: ObservationReader, layout: Layout, feature_dim: int, width: int
+    ) -> None:
         super().__init__()
         self.layout, self.feature_dim, self.width = layout, feature_dim, width
-        self.normaliser = Normaliser(layout["vector"][0][0])
+        self.reader, self.device = reader, reader.device
+        self.normaliser = Normaliser(reader.vector, reader.device)
 
-    @abstractmethod
     def read(self, observation: Any, *, watch: bool = False) -> Stored:
         """What a rollout keeps of observations; ``watch`` takes them into the statistics."""
+        stored = self.reader(observation)
+        if watch:
+            self.normaliser.watch(stored[VECTOR])
+        return stored
 
     @abstractmethod
     def embed(self, stored: Stored) -> Tensor:
@@ -100,63 +110,55 @@ class Encoder(nn.Module, ABC):
     def join(self, stored: Stored, features: Tensor) -> Tensor:
         """The input of actor and critic ``(B, width)``, given what ``embed`` gave."""
 
-    def _vector(self, observation: Any, watch: bool) -> Tensor:
-        vectors: Tensor = torch.as_tensor(observation, dtype=torch.float32)
-        if watch:
-            self.normaliser.watch(vectors)
-        return vectors
-
 
 class VectorEncoder(Encoder):
-    """State observations: the normalised vector, for the policy and for the bonus.
+    """Vectors of numbers: normalised, for the policy and for the bonus.
 
     Args:
-        size: Numbers an observation.
+        reader: Of the observations.
     """
 
-    def __init__(self, size: int) -> None:
-        super().__init__({"vector": ((size,), torch.float32)}, size, size)
-
-    def read(self, observation: Any, *, watch: bool = False) -> Stored:
-        return {"vector": self._vector(observation, watch)}
+    def __init__(self, reader: ObservationReader) -> None:
+        super().__init__(reader, reader.layout, reader.vector, reader.vector)
 
     def embed(self, stored: Stored) -> Tensor:
-        return self.normaliser(stored["vector"])
+        return self.normaliser(stored[VECTOR])
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
         return features
 
 
 class ConvolutionalEncoder(Encoder):
-    """Pictures and joints, with a small network on the pictures that learns with the policy.
+    """Pictures, and numbers beside them, with a small network on the pictures that learns.
 
     Args:
-        image_size: Height and width of the pictures (pixels).
-        size: Numbers of the joints' vector.
+        reader: Of the observations.
     """
 
     chunk = 128
 
-    def __init__(self, image_size: int, size: int) -> None:
-        network = ConvEncoder(image_size)
-        layout: Layout = {
-            "image": ((3, image_size, image_size), torch.uint8),
-            "vector": ((size,), torch.float32),
-        }
-        super().__init__(layout, network.features, network.features + PROJECTION)
+    def __init__(self, reader: ObservationReader) -> None:
+        assert reader.image is not None
+        depth, height, width = reader.image
+        if height != width:
+            raise ValueError(
+                f"pictures of {height} x {width} pixels; the encoder takes square ones: resize "
+                "them with gymnasium's ResizeObservation"
+            )
+        network = ConvEncoder(height, depth=depth)
+        beside = PROJECTION if reader.vector else 0
+        super().__init__(reader, reader.layout, network.features, network.features + beside)
         self.network = network
-        self.project_vector = nn.Linear(size, PROJECTION)
-
-    def read(self, observation: Any, *, watch: bool = False) -> Stored:
-        image = torch.as_tensor(observation["image"])
-        return {"image": image, "vector": self._vector(observation["robot"], watch)}
+        self.project_vector = nn.Linear(reader.vector, PROJECTION) if beside else None
 
     def embed(self, stored: Stored) -> Tensor:
-        features: Tensor = self.network(stored["image"])
+        features: Tensor = self.network(stored[IMAGE])
         return features
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
-        joints = self.project_vector(self.normaliser(stored["vector"]))
+        if self.project_vector is None:
+            return features
+        joints = self.project_vector(self.normaliser(stored[VECTOR]))
         return torch.cat([features, joints], dim=1)
 
 
@@ -168,20 +170,17 @@ class FrozenEncoder(Encoder):
 
     Args:
         network: A pretrained ViT. It is no part of the agent's state: it never changes.
-        size: Numbers of the joints' vector.
+        reader: Of the observations.
     """
 
-    def __init__(self, network: ViT, size: int) -> None:
-        layout: Layout = {
-            "image": ((network.features,), torch.float32),
-            "vector": ((size,), torch.float32),
-        }
-        super().__init__(layout, network.features, 2 * PROJECTION)
-        self._frozen = (network.eval(),)  # in a tuple, so that it is no submodule
+    def __init__(self, network: ViT, reader: ObservationReader) -> None:
+        layout = {**reader.layout, IMAGE: ((network.features,), torch.float32)}
+        super().__init__(reader, layout, network.features, 2 * PROJECTION)
+        self._frozen = (network.eval().to(reader.device),)  # in a tuple: it is no submodule
         self.project_image = nn.Sequential(
             nn.LayerNorm(network.features), nn.Linear(network.features, PROJECTION)
         )
-        self.project_vector = nn.Linear(size, PROJECTION)
+        self.project_vector = nn.Linear(reader.vector, PROJECTION)
 
     def read(self, observation: Any, *, watch: bool = False) -> Stored:
         @torch.no_grad()
@@ -189,13 +188,12 @@ class FrozenEncoder(Encoder):
             seen: Tensor = self._frozen[0](images)
             return seen
 
-        images = torch.as_tensor(observation["image"])
-        seen = torch.cat(in_order(features, pieces(images, VIT_CHUNK)))
-        return {"image": seen, "vector": self._vector(observation["robot"], watch)}
+        stored = super().read(observation, watch=watch)
+        return stored | {IMAGE: torch.cat(in_order(features, pieces(stored[IMAGE], VIT_CHUNK)))}
 
     def embed(self, stored: Stored) -> Tensor:
-        return stored["image"]
+        return stored[IMAGE]
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
-        joints = self.project_vector(self.normaliser(stored["vector"]))
+        joints = self.project_vector(self.normaliser(stored[VECTOR]))
         return torch.cat([self.project_image(features), joints], dim=1)

@@ -4,89 +4,96 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from mimex.agents.batch import Batch
+from mimex.agents.distributions import distribution_for
 from mimex.agents.encoders import Encoder
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.ppo_settings import ACTIVATIONS, PPOSettings
-from mimex.agents.return_scale import ReturnScale
+from mimex.agents.return_scale import ReturnScale, explained_variance, standardised
+from mimex.agents.spaces import ActionWriter
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn.layers import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
 
-STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction")
+STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction", "entropy")
 
 LR_STEP, LR_RANGE = 1.5, (1e-5, 1e-2)
 """Factor by which an adaptive learning rate moves, and where it stays (those of rsl_rl)."""
 
 
-class Batch(NamedTuple):
-    """What one update learns from: B steps in any order, H value heads."""
-
-    observations: Stored  # (B, ...) by part
-    actions: Tensor  # (B, A)
-    log_probs: Tensor  # (B,)
-    advantages: Tensor  # (B, H)
-    values: Tensor  # (B, H)
-    returns: Tensor  # (B, H)
-
-    def rows(self, index: Tensor) -> Batch:
-        """Some of the steps."""
-        chosen = {part: v.index_select(0, index) for part, v in self.observations.items()}
-        return Batch(chosen, *(array.index_select(0, index) for array in self[1:]))
-
-
 class PPO:
-    """A Gaussian policy and its critic, with all they need to go on after a restart.
+    """A policy and its critic, with all they need to go on after a restart.
+
+    Works where its encoder does.
 
     Args:
         encoder: Of the observations.
-        action_dim: Numbers an action.
+        actions: What they are to the environments.
         settings: Of the algorithm.
         seed: Of actions and of the order of minibatches. Weights come from PyTorch's own generator.
     """
 
     def __init__(
-        self, encoder: Encoder, action_dim: int, settings: PPOSettings, seed: int = 0
+        self, encoder: Encoder, actions: ActionWriter, settings: PPOSettings, seed: int = 0
     ) -> None:
-        self.encoder, self.settings, self.action_dim = encoder, settings, action_dim
+        self.encoder, self.settings, self.actions = encoder, settings, actions
+        self.device, self.feature_dim, self.action_dim = (
+            encoder.device,
+            encoder.feature_dim,
+            actions.size,
+        )
         self.heads = 2 if settings.two_heads else 1
         self.lr = settings.lr
         encoder.normaliser.clip = settings.observation_clip
         encoder.normaliser.follow = settings.normalise_observations
-        self.actor = self._network(action_dim, last_gain=0.01)
+        self.actor = self._network(actions.size, last_gain=0.01)
         self.critic = self._network(self.heads, last_gain=settings.value_gain)
-        self.return_scale = ReturnScale(self.heads, follow=settings.normalise_values)
-        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(settings.initial_std)))
-        self.network = nn.ModuleDict(
-            {"encoder": encoder, "actor": self.actor, "critic": self.critic}
+        self.return_scale = ReturnScale(
+            self.heads, follow=settings.normalise_values, device=self.device
         )
-        self.network.register_parameter("log_std", self.log_std)
-        of_encoder = [p for p in encoder.parameters() if p.requires_grad]
-        groups = ([*self.actor.parameters(), self.log_std], [*self.critic.parameters()], of_encoder)
+        self.distribution = distribution_for(actions, settings.initial_std, settings.min_std)
+        self.network = nn.ModuleDict(
+            {
+                "encoder": encoder,
+                "actor": self.actor,
+                "critic": self.critic,
+                "distribution": self.distribution,
+            }
+        ).to(self.device)
+        groups = (
+            [*self.actor.parameters(), *self.distribution.parameters()],
+            [*self.critic.parameters()],
+            [p for p in encoder.parameters() if p.requires_grad],
+        )
         self._group_sizes = [sum(p.numel() for p in group) for group in groups]
         names: dict[Tensor, str] = {p: name for name, p in self.network.named_parameters()}
         self._parameters = {names[p]: p for group in groups for p in group}
         rates = [{"params": [*groups[0], *groups[2]]}, {"params": groups[1]}]
         self.optimizer = torch.optim.Adam(rates, settings.lr, fused=True)
-        self.generator = Generator().manual_seed(seed)
+        self.generator = Generator(self.device).manual_seed(seed)
 
     @torch.no_grad()
     def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
-        features = self.encoder.embed(stored)
-        mean: Tensor = self.actor(self.encoder.join(stored, features))
-        if deterministic:
-            actions = mean
-        else:
-            noise = torch.randn(mean.shape, generator=self.generator)
-            actions = torch.addcmul(mean, noise, self.log_std.exp())
-        return actions, self._log_density(mean, actions), features
+        features, policy = self.encoder.embed(stored), self.distribution
+        outputs: Tensor = self.actor(self.encoder.join(stored, features))
+        actions = policy.mode(outputs) if deterministic else policy.sample(outputs, self.generator)
+        return actions, policy.log_prob(outputs, actions), features
+
+    def policy(
+        self, observation: Any, *, deterministic: bool = True, step: int = 0
+    ) -> NDArray[Any]:
+        """Actions, as the environments take them, for a batch of their observations."""
+        stored = self.encoder.read(observation)
+        return self.actions(self.act(stored, deterministic=deterministic)[0])
 
     @torch.no_grad()
     def features(self, stored: Stored) -> Tensor:
@@ -105,7 +112,8 @@ class PPO:
         size = len(stored["vector"])
         chunk = self.encoder.chunk
         chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
-        found = torch.cat([torch.zeros(0, self.heads), *in_order(outputs, chunks)])
+        empty = torch.zeros(0, self.heads, device=self.device)
+        found = torch.cat([empty, *in_order(outputs, chunks)])
         return self.return_scale.values(found)
 
     def update(
@@ -138,12 +146,13 @@ class PPO:
             values=self.return_scale.targets(batch.values),
             returns=self.return_scale.targets(batch.returns),
         )
-        sums, norms = torch.zeros(len(STATISTICS)), torch.zeros(len(self._group_sizes))
+        sums = torch.zeros(len(STATISTICS), device=self.device)
+        norms = torch.zeros(len(self._group_sizes), device=self.device)
         for _ in range(settings.epochs):
-            order = torch.arange(size)
+            order = torch.arange(size, device=self.device)
             if settings.shuffle:
-                order = torch.randperm(size, generator=self.generator)
-            last_pass = torch.zeros(len(STATISTICS))
+                order = torch.randperm(size, generator=self.generator, device=self.device)
+            last_pass = torch.zeros(len(STATISTICS), device=self.device)
             for rows in order.tensor_split(settings.minibatches):
                 statistics, lengths = self._step(batch, rows)
                 last_pass += statistics / settings.minibatches
@@ -159,8 +168,7 @@ class PPO:
             "ppo/grad_norm": float(norms.norm()),
             "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
             "ppo/lr": self.lr,
-            "ppo/std": float(self.log_std.detach().exp().mean()),
-            "ppo/entropy": float(self._entropy().detach()),
+            **self.distribution.metrics(),
         }
 
     def _adapt(self, approx_kl: float) -> None:
@@ -202,9 +210,7 @@ class PPO:
         # A rate that holds the policy back is none of the critic's business.
         of_critic["lr"] = self.settings.lr if self.settings.lr_schedule == "adaptive" else self.lr
         self.optimizer.step()
-        if self.settings.min_std > 0:
-            with torch.no_grad():
-                self.log_std.clamp_(min=math.log(self.settings.min_std))
+        self.distribution.keep_floor()
         return statistics, norms
 
     def _gradients(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
@@ -223,7 +229,9 @@ class PPO:
         """The loss of some steps, and ``STATISTICS`` of them: sums over the steps."""
         settings = self.settings
         inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
-        log_ratio = self._log_density(self.actor(inputs), batch.actions) - batch.log_probs
+        outputs = self.actor(inputs)
+        log_ratio = self.distribution.log_prob(outputs, batch.actions) - batch.log_probs
+        entropy = self.distribution.entropy(outputs).sum()
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
         gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
@@ -237,20 +245,11 @@ class PPO:
 
         loss = settings.value_coef * error - gain
         if settings.entropy_coef:
-            loss = loss - settings.entropy_coef * len(batch.actions) * self._entropy()
+            loss = loss - settings.entropy_coef * entropy
         with torch.no_grad():
             approx_kl = (ratio - 1 - log_ratio).sum()
             clip_fraction = (ratio != clipped).sum().to(gain.dtype)
-            return loss, torch.stack([-gain, error, approx_kl, clip_fraction])
-
-    def _log_density(self, mean: Tensor, actions: Tensor) -> Tensor:
-        """Log-density ``(B,)`` of actions ``(B, A)`` under a policy with these means."""
-        deviations = (actions - mean) * (-self.log_std).exp()
-        constant = 0.5 * self.action_dim * math.log(2 * math.pi)
-        return -0.5 * deviations.square().sum(1) - (self.log_std.sum() + constant)
-
-    def _entropy(self) -> Tensor:
-        return self.log_std.sum() + 0.5 * self.action_dim * (1 + math.log(2 * math.pi))
+            return loss, torch.stack([-gain, error, approx_kl, clip_fraction, entropy])
 
     def _network(self, outputs: int, last_gain: float) -> nn.Sequential:
         return mlp(
@@ -280,15 +279,3 @@ class PPO:
         self.lr = float(state["lr"])
         self.encoder.normaliser.load_state_dict(state["normaliser"])
         self.generator.set_state(state["generator"])
-
-
-def standardised(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and deviation 1, whatever their size; 0 where all are alike."""
-    std, mean = torch.std_mean(advantages, correction=0)
-    return (advantages - mean) / torch.where(std > 0, std, 1.0)
-
-
-def explained_variance(values: Tensor, returns: Tensor) -> list[float]:
-    """How much of the returns' variance the values ``(B, H)`` explain, by head; at most 1."""
-    left, all_of_it = ((returns - values).var(0), returns.var(0))
-    return torch.where(all_of_it > 0, 1 - left / all_of_it, 0.0).tolist()

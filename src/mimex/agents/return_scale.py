@@ -30,12 +30,15 @@ class ReturnScale:
     Args:
         heads: H.
         follow: Without it the mean stays 0 and the deviation 1: outputs are values.
+        device: Where returns are.
     """
 
-    def __init__(self, heads: int, *, follow: bool = True) -> None:
+    def __init__(
+        self, heads: int, *, follow: bool = True, device: torch.device | str = "cpu"
+    ) -> None:
         self.follow, self.updates = follow, 0
-        unit = torch.zeros if follow else torch.ones
-        self.mean, self.var = torch.zeros(heads).double(), unit(heads).double()
+        self.mean = torch.zeros(heads, dtype=torch.float64, device=device)
+        self.var = torch.full_like(self.mean, 0.0 if follow else 1.0)
 
     @property
     def std(self) -> Tensor:
@@ -57,8 +60,8 @@ class ReturnScale:
             advantages: In units of reward.
             weights: Of each head; all 1 by default.
         """
-        chosen = torch.ones(len(self.mean)) if weights is None else torch.tensor(weights)
-        return advantages @ (chosen / _or_one(self.std)).to(advantages)
+        chosen = [1.0] * len(self.mean) if weights is None else list(weights)
+        return advantages @ (torch.tensor(chosen).to(self.std) / _or_one(self.std)).to(advantages)
 
     @torch.no_grad()
     def update(self, returns: Tensor, last: nn.Linear) -> None:
@@ -86,9 +89,21 @@ class ReturnScale:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         ours = {"mean": self.mean, "var": self.var}
         require_same(ours, {name: state[name] for name in ours}, "this scale of returns")
-        self.mean, self.var = state["mean"].clone(), state["var"].clone()
+        self.mean, self.var = (state[name].to(self.mean, copy=True) for name in ours)
         self.updates = int(state["updates"])
 
 
 def _or_one(std: Tensor) -> Tensor:
     return torch.where(std > 0, std, 1.0)
+
+
+def standardised(advantages: Tensor) -> Tensor:
+    """Advantages with mean 0 and deviation 1, whatever their size; 0 where all are alike."""
+    std, mean = torch.std_mean(advantages, correction=0)
+    return (advantages - mean) / torch.where(std > 0, std, 1.0)
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> list[float]:
+    """How much of the returns' variance the values ``(B, H)`` explain, by head; at most 1."""
+    left, all_of_it = ((returns - values).var(0), returns.var(0))
+    return torch.where(all_of_it > 0, 1 - left / all_of_it, 0.0).tolist()

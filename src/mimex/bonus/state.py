@@ -259,7 +259,18 @@ class Resumable(ABC):
         else:
             self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
         self.load_extra(state)
-        self.generator.set_state(state["generator"])
         if one_hot is not None:
             self.one_hot = one_hot
         self.steps = int(state["steps"])
+        self._load_generator(state["generator"])
+
+    def _load_generator(self, saved: Tensor) -> None:
+        """Continues the random numbers; those of another kind of device begin anew."""
+        if saved.dtype != torch.uint8 or saved.ndim != 1:
+            raise ValueError(
+                f"the state's generator has shape {tuple(saved.shape)}: it is damaged."
+            )
+        if saved.shape == self.generator.get_state().shape:
+            self.generator.set_state(saved.cpu())
+        else:
+            self.generator.manual_seed(self.seed + self.steps)

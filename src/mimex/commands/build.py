@@ -8,29 +8,39 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 from gymnasium.vector import VectorEnv
+from torch import Generator
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
 from mimex.agents.ppo import PPO
+from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, of_suite
+from mimex.contracts import Agent, Located, Observer, frames_per_step
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import available_cores
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
-from mimex.train.evaluate import Agent
-from mimex.train.off_policy_training import OffPolicyTraining
-from mimex.train.training import Training
+from mimex.train.clock import Clock
+from mimex.train.episodes import Episodes
+from mimex.train.loop import Training
+from mimex.train.novelty import Novelty, observes_numbers
+from mimex.train.off_policy import PICTURES_EVERY, OffPolicyAgent
+from mimex.train.on_policy import OnPolicyAgent
+from mimex.train.planes import FIRST_STATES
 
 _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation")
 
 NEIGHBOURS = 4
 """Transitions in a row that a batch is drawn in, unless set, where windows of pictures make the
 encoder's work: MIMEx then makes 77 to 83 % of the updates without a bonus, else 49 to 56 %."""
+
+
+REMEMBER_EPISODES = 10
+"""Training episodes that DrQ-v2's metrics are about: as many as it evaluates."""
 
 
 def seed_for(config: TrainConfig, purpose: str) -> int:
@@ -64,55 +74,32 @@ def make_env(
     )
 
 
-def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:
-    """Steps after which an episode of a run's environments is cut off."""
-    simulation: Any = env.unwrapped
-    return int(simulation.episode_steps)
-
-
-def make_encoder(config: TrainConfig, space: spaces.Space[Any]) -> Encoder:
+def make_encoder(config: TrainConfig, reader: ObservationReader) -> Encoder:
     """PPO's encoder of a kind of observation."""
-    if isinstance(space, spaces.Box):
-        return VectorEncoder(space.shape[0])
-    assert isinstance(space, spaces.Dict)
-    joints = space["robot"].shape
-    assert joints is not None
+    if reader.image is None:
+        return VectorEncoder(reader)
     vision = config.vision
     if vision.encoder == "cnn":
-        return ConvolutionalEncoder(vision.image_size, joints[0])
+        return ConvolutionalEncoder(reader)
     if vision.checkpoint is None:
         raise ValueError(
             f"--vision.encoder vit needs --vision.checkpoint, a file with the weights of {SOURCES}"
         )
     network = ViT(vision.image_size, heads=vision.heads)
     load_pretrained(network, vision.checkpoint)
-    return FrozenEncoder(network, joints[0])
+    return FrozenEncoder(network, reader)
 
 
-def make_agent(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> Agent:
-    """The agent that the settings name, with fresh weights."""
-    return make_drqv2(config, env) if config.agent == "drqv2" else make_ppo(config, env)
-
-
-def make_ppo(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO:
-    """PPO, with fresh weights."""
+def make_algorithm(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO | DrQv2:
+    """The algorithm that the settings name, with fresh weights."""
+    reader = ObservationReader(env.single_observation_space, config.device_name)
+    actions = ActionWriter(env.single_action_space)
+    if config.agent == "drqv2":
+        return DrQv2(reader, actions, config.drqv2, seed_for(config, "weights"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(config, "weights"))
-        encoder = make_encoder(config, env.single_observation_space)
-        action_dim = env.single_action_space.shape[0]  # type: ignore[index]
-        return PPO(encoder, action_dim, config.ppo, seed_for(config, "actions"))
-
-
-def make_drqv2(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> DrQv2:
-    """DrQ-v2, with fresh weights."""
-    seen, actions = env.single_observation_space, env.single_action_space
-    if not isinstance(actions, spaces.Box):
-        raise ValueError(
-            f"{config.task} has the action space {actions}, but drqv2 needs a box of real "
-            "numbers: choose a task with continuous actions"
-        )
-    assert seen.shape is not None
-    return DrQv2(seen.shape, actions.shape[0], config.drqv2, seed_for(config, "weights"))
+        encoder = make_encoder(config, reader)
+        return PPO(encoder, actions, config.ppo, seed_for(config, "actions"))
 
 
 def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> IntrinsicReward:
@@ -122,10 +109,10 @@ def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> Intrin
         plain: IntrinsicReward = kind()
         return plain
     chosen = vars(getattr(config, config.bonus))
-    sizes: dict[str, int] = {"feature_dim": feature_dim, "seed": seed_for(config, "bonus")}
+    given: dict[str, Any] = {"seed": seed_for(config, "bonus"), "device": config.device_name}
     if "action_dim" in signature(kind).parameters and chosen.get("actions", True):
-        sizes["action_dim"] = action_dim
-    bonus: IntrinsicReward = kind(**sizes, **chosen)
+        given["action_dim"] = action_dim
+    bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
     return bonus
 
 
@@ -139,50 +126,70 @@ def make_scale(config: TrainConfig, discount: float) -> BonusScale:
 
 
 def make_training(config: TrainConfig) -> Training:
-    """An on-policy run that has not begun."""
+    """A run that has not begun."""
     env = make_env(config, config.envs)
-    agent = make_ppo(config, env)
+    algorithm, clock = make_algorithm(config, env), Clock()
+    bonus = make_bonus(config, algorithm.feature_dim, algorithm.action_dim)
+    seed, on_policy = seed_for(config, "minibatches"), isinstance(algorithm, PPO)
+    stagger: Generator | None = None
+    agent: Agent
+    if isinstance(algorithm, PPO):
+        agent = OnPolicyAgent(
+            algorithm,
+            bonus,
+            make_scale(config, config.ppo.intrinsic_discount),
+            config.loop,
+            num_envs=config.envs,
+            horizon=config.horizon or config.steps,
+            seed=seed,
+            clock=clock,
+        )
+        stagger = agent.generator if config.loop.stagger else None
+    else:
+        agent = OffPolicyAgent(
+            algorithm,
+            bonus,
+            make_scale(config, config.drqv2.discount),
+            make_replay(config, env, algorithm, bonus),
+            config.off_policy,
+            save_replay=config.replay.save,
+            frames_per_step=frames_per_step(env),
+            seed=seed,
+            clock=clock,
+        )
+    remember = max(100, config.envs) if on_policy else REMEMBER_EPISODES
+    observers: dict[str, Observer] = {
+        "episodes": Episodes(config.envs, remember, frames_per_step(env))
+    }
+    if isinstance(env.unwrapped, Located) or observes_numbers(env):
+        seldom = isinstance(algorithm, DrQv2) and algorithm.pixels
+        first_states = FIRST_STATES // (PICTURES_EVERY if seldom else 1)
+        observers["novelty"] = Novelty(env, first_states)
     return Training(
-        config.loop,
         env,
         agent,
-        make_bonus(config, agent.encoder.feature_dim, agent.action_dim),
-        make_scale(config, config.ppo.intrinsic_discount),
-        seeds={name: seed_for(config, name) for name in ("environment", "minibatches")},
-        horizon=config.horizon or config.steps,
+        observers,
+        seed=seed_for(config, "environment"),
+        stagger=stagger,
+        clock=clock,
     )
 
 
-def make_off_policy(config: TrainConfig) -> OffPolicyTraining:
-    """An off-policy run that has not begun."""
-    env = make_env(config, config.envs)
-    agent = make_drqv2(config, env)
-    bonus = make_bonus(config, agent.feature_dim, agent.action_dim)
-    return OffPolicyTraining(
-        config.off_policy,
-        env,
-        agent,
-        bonus,
-        make_scale(config, config.drqv2.discount),
-        make_replay(config, agent, bonus),
-        seeds={name: seed_for(config, name) for name in ("environment", "minibatches")},
-        save_replay=config.replay.save,
-    )
-
-
-def make_replay(config: TrainConfig, agent: DrQv2, bonus: IntrinsicReward) -> ReplayBuffer:
+def make_replay(
+    config: TrainConfig, env: VectorEnv[Any, Any, Any], algorithm: DrQv2, bonus: IntrinsicReward
+) -> ReplayBuffer:
     """An empty buffer, no larger than the run can fill."""
-    stack = config.suite.stack if agent.pixels else 1
-    frame = (agent.shape[0] // stack, *agent.shape[1:])
-    steps = config.steps // config.suite.action_repeat
-    # An episode has one observation more than steps; they are hundreds of steps long.
+    stack = getattr(env.unwrapped, "stack", 1) if algorithm.pixels else 1
+    frame = (algorithm.shape[0] // stack, *algorithm.shape[1:])
+    steps = config.steps // frames_per_step(env)
+    # An episode has one observation more than steps; most are hundreds of steps long.
     needed = steps + steps // 10 + 100 * config.envs
     window = 0 if isinstance(bonus, NoBonus) else bonus.length
     return ReplayBuffer(
         min(config.replay.capacity, needed),
         frame,
-        agent.action_dim,
-        pixels=agent.pixels,
+        algorithm.action_dim,
+        pixels=algorithm.pixels,
         num_envs=config.envs,
         stack=stack,
         n_step=config.drqv2.n_step,
@@ -190,7 +197,7 @@ def make_replay(config: TrainConfig, agent: DrQv2, bonus: IntrinsicReward) -> Re
         window=window,
         ends_at=config.off_policy.ends_at,
         stride=config.off_policy.stride,
-        run=config.replay.run or (NEIGHBOURS if agent.pixels and window > 1 else 1),
+        run=config.replay.run or (NEIGHBOURS if algorithm.pixels and window > 1 else 1),
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
     )

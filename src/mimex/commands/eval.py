@@ -9,10 +9,11 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from mimex.commands.build import episode_steps, make_env
+from mimex.commands.build import make_env
 from mimex.commands.load import Which, load_agent
 from mimex.commands.play import write_play
 from mimex.config import of_suite
+from mimex.contracts import episode_steps
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.train.evaluate import evaluate, wilson

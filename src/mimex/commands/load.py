@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from mimex.commands.build import make_agent, make_env
+from mimex.commands.build import make_algorithm, make_env
 from mimex.config import TrainConfig
+from mimex.contracts import Policy
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.evaluate import Agent
 from mimex.train.folder import RunFolder
 
 Which = Literal["latest", "best"]
 
 
-def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Agent, int]:
+def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Policy, int]:
     """The settings of a run, its agent, and the step that the agent was saved at.
 
     Args:
@@ -31,8 +31,8 @@ def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Agent, int]:
     if saved is None:
         raise ValueError(f"{run} has no {which} checkpoint yet: train it further")
     env = make_env(config, 1)
-    agent = make_agent(config, env)
+    agent = make_algorithm(config, env)
     env.close()
     with checkpoints.fitting():
-        agent.load_state_dict(saved[1]["agent"])
+        agent.load_state_dict(saved[1]["agent"]["algorithm"])
     return config, agent, saved[0]

@@ -9,15 +9,16 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from mimex.commands.build import episode_steps, make_env
+from mimex.commands.build import make_env
 from mimex.commands.load import Which, load_agent
 from mimex.config import TrainConfig
+from mimex.contracts import Policy, episode_steps
 from mimex.envs.nearest import choose
 from mimex.envs.settings import PUBLISHED_HZ, TASKS
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import write_video
-from mimex.train.evaluate import Agent, pictures
+from mimex.train.evaluate import pictures
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def write_play(path: Path, config: TrainConfig, agent: Agent, seed: int, episodes: int) -> None:
+def write_play(path: Path, config: TrainConfig, agent: Policy, seed: int, episodes: int) -> None:
     """Writes a video of an agent."""
     env = make_env(config, 1, render_mode="rgb_array")
     frames = pictures(env, agent, seed=seed, episodes=episodes)

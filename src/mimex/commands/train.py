@@ -9,29 +9,28 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
+from mimex.agents.batch import Batch
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.ppo import Batch
-from mimex.commands.build import episode_steps, make_env, make_off_policy, make_training, seed_for
+from mimex.commands.build import make_env, make_training, seed_for
 from mimex.config import MAY_CHANGE, TrainConfig, of_suite, parse
+from mimex.contracts import episode_steps
 from mimex.data.transitions import Transitions
 from mimex.files import sync
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
 from mimex.track.logger import Logger, Sink
 from mimex.track.sinks import Hosted, JSONLines, TensorBoard
-from mimex.train import checkpoint, off_policy, on_policy
+from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
 from mimex.train.health import health_after
+from mimex.train.loop import Training
 from mimex.train.novelty import remove_after
-from mimex.train.off_policy_training import OffPolicyTraining
+from mimex.train.off_policy import OffPolicyAgent
+from mimex.train.on_policy import OnPolicyAgent
 from mimex.train.signals import StopRequest
-from mimex.train.training import Training
 from mimex.types import Metrics
-
-AnyTraining = Training | OffPolicyTraining
-
 
 UNFINISHED = "unfinished"
 """In a checkpoint, a list with the metrics of the row whose evaluation was given up, which the run
@@ -68,12 +67,12 @@ def train(config: TrainConfig) -> int:
         stop = stack.enter_context(StopRequest())
         checkpoints = Checkpoints(folder.checkpoints)
         config = config.continuing(folder.config)
-        training = make_training(config) if config.agent == "ppo" else make_off_policy(config)
+        training = make_training(config)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
         # Settings that make no run leave no trace.
-        notes = folder.claim(config.to_dict(), MAY_CHANGE)
+        notes = folder.claim(config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict())
         saved = checkpoints.latest()
         notes += folder.restore_metrics(
             None if saved is None else (saved[0], saved[1].get(ROWS)),
@@ -81,8 +80,10 @@ def train(config: TrainConfig) -> int:
         )
         if saved is not None:
             with checkpoints.fitting():
-                training.load_state_dict(saved[1])
+                goes_on = training.load_state_dict(saved[1])
             notes.append(f"continuing from step {training.step:,}")
+            if not goes_on:
+                notes.append("with new episodes: those that ran when it was saved are gone")
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
@@ -104,7 +105,7 @@ def train(config: TrainConfig) -> int:
                     with training.clock("evaluating"):
                         result = _evaluated(config, eval_env, training, stop, display)
                         folder.require_same()
-                        training.record_novelty(folder.path)
+                        training.record(folder.path)
                 except StoppedError:
                     _save(folder, checkpoints, training, unfinished=[metrics])
                     saved_at = training.step
@@ -138,7 +139,7 @@ def train(config: TrainConfig) -> int:
 def _evaluated(
     config: TrainConfig,
     env: VectorEnv[Any, Any, Any],
-    training: AnyTraining,
+    training: Training,
     stop: StopRequest,
     display: Display,
 ) -> Evaluation:
@@ -150,13 +151,13 @@ def _evaluated(
         display.advance(training.step, f"evaluating: step {made} of {steps}")
 
     seed = seed_for(config, "evaluation")
-    return evaluate(env, training.agent, seed=seed, progress=progress)
+    return evaluate(env, training.agent.algorithm, seed=seed, progress=progress)
 
 
 def _save(
     folder: RunFolder,
     checkpoints: Checkpoints,
-    training: AnyTraining,
+    training: Training,
     score: float | None = None,
     unfinished: Sequence[Metrics] = (),
 ) -> None:
@@ -164,8 +165,8 @@ def _save(
     # What a checkpoint counts on comes before it.
     sync(folder.metrics)
     sync(folder.path)
-    if isinstance(training, OffPolicyTraining) and training.save_replay:
-        training.replay.save()
+    if isinstance(training.agent, OffPolicyAgent) and training.agent.save_replay:
+        training.agent.replay.save()
     state = training.state_dict() | {ROWS: folder.rows}
     state |= {UNFINISHED: list(unfinished)} if unfinished else {}
     checkpoints.save(training.step, state, best=score)
@@ -173,35 +174,25 @@ def _save(
 
 def _learning(
     config: TrainConfig,
-    training: AnyTraining,
+    training: Training,
     folder: RunFolder,
     stop: StopRequest,
     display: Display,
 ) -> Iterator[Metrics]:
-    """Updates; where one fails on its numbers, what led there is saved and the update named."""
+    """Rows; where an update fails on its numbers, what led there is saved and the update named."""
     try:
-        if isinstance(training, OffPolicyTraining):
-            yield from off_policy.reports(training, config.steps, stop, display.advance)
-        else:
-            yield from on_policy.updates(training, config.steps)
+        yield from training.rows(config.steps, stop, display.advance)
     except (NotFiniteError, ValueError) as error:
-        path = folder.path / "failed.safetensors"
-        evidence = {
-            "update": training.updates + 1,
-            "error": str(error),
-            "state": training.state_dict(),
-        }
+        path, number = folder.path / "failed.safetensors", training.agent.updates + 1
+        evidence = {"update": number, "error": str(error), "state": training.state_dict()}
         batch = error.batch if isinstance(error, NotFiniteError) else None
-        if isinstance(batch, Batch):
-            evidence["minibatch"] = batch._asdict()
-        if isinstance(batch, Transitions):
-            evidence["minibatch"] = off_policy.gathered(batch)
-        if isinstance(training, Training):
-            rollout = vars(training.rollout)
-            evidence["rollout"] = {name: v for name, v in rollout.items() if name[0] != "_"}
+        if isinstance(batch, Batch | Transitions):
+            evidence["minibatch"] = batch.arrays()
+        if isinstance(training.agent, OnPolicyAgent):
+            evidence["rollout"] = training.agent.rollout.arrays()
         checkpoint.save(path, evidence)
         raise FailedUpdateError(
-            f"update {training.updates + 1}, after step {training.step:,}, failed: {error} The "
+            f"update {number}, after step {training.step:,}, failed: {error} The "
             f"batch and the state are in {path}; checkpoints before it are intact."
         ) from error
 

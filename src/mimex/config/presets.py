@@ -25,7 +25,7 @@ from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.dmc_tasks import PREFIX
 from mimex.envs.nearest import choose
 from mimex.envs.settings import TASKS
-from mimex.train.training import LoopSettings
+from mimex.train.on_policy import LoopSettings
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}
 """Environments side by side (MIMEx from pixels, MVP from state)."""

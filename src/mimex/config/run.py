@@ -12,6 +12,7 @@ from typing import (
     TypeVar,
 )
 
+import torch
 import tyro
 
 from mimex.agents.drqv2_settings import DrQv2Settings
@@ -26,8 +27,8 @@ from mimex.envs.nearest import choose
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, TASKS
 from mimex.envs.settings import Settings as WorldSettings
-from mimex.train.off_policy_training import OffPolicySettings
-from mimex.train.training import LoopSettings
+from mimex.train.off_policy import OffPolicySettings
+from mimex.train.on_policy import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper")
@@ -37,7 +38,9 @@ SUITE_REWARD = "task"
 """The reward of the suite's tasks: their own."""
 VISIONS = ("cnn", "vit")
 
-MAY_CHANGE = ("steps", "out", "threads", "track")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+MAY_CHANGE = ("steps", "out", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
 WORLD = (
@@ -163,6 +166,9 @@ class TrainConfig:
     """Defaults chosen by measurement on two cores, or the published ones."""
     threads: int | None = None
     """Threads to work on; None for one a core."""
+    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,mps}")] = "cpu"
+    """Where networks, rollouts and bonus are; "auto" takes a GPU where there is one. A run may be
+    continued on another one."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
@@ -184,6 +190,7 @@ class TrainConfig:
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, AGENTS)
         choose("--bonus", self.bonus, tuple(BONUSES))
+        choose("--device", self.device, DEVICES)
         if of_suite(self.task):
             self._check_suite()
         else:
@@ -242,6 +249,16 @@ class TrainConfig:
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
         return replace(self, horizon=horizon)
+
+    @property
+    def device_name(self) -> str:
+        """The device by PyTorch's name; an error if this machine has none of that kind."""
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+        if self.device == "auto":
+            return next(name for name in ("cuda", "mps", "cpu") if there[name])
+        if not there[self.device]:
+            raise ValueError(f"--device is {self.device}, but this machine has none: use auto")
+        return self.device
 
     @property
     def title(self) -> str:

@@ -33,10 +33,17 @@ class Rollout:
         layout: Parts of a stored observation.
         action_dim: A.
         feature_dim: D.
+        device: Where it is kept.
     """
 
     def __init__(
-        self, steps: int, num_envs: int, layout: Layout, action_dim: int, feature_dim: int
+        self,
+        steps: int,
+        num_envs: int,
+        layout: Layout,
+        action_dim: int,
+        feature_dim: int,
+        device: torch.device | str = "cpu",
     ) -> None:
         for name, value in (("steps", steps), ("num_envs", num_envs)):
             if value < 1:
@@ -44,17 +51,21 @@ class Rollout:
         grid = (steps, num_envs)
         self.steps, self.num_envs = steps, num_envs
         self.observations: Stored = {
-            part: torch.zeros(steps + 1, num_envs, *shape, dtype=dtype)
+            part: torch.zeros(steps + 1, num_envs, *shape, dtype=dtype, device=device)
             for part, (shape, dtype) in layout.items()
         }
-        self.features = torch.zeros(steps + 1, num_envs, feature_dim)
-        self.actions = torch.zeros(*grid, action_dim)
-        self.log_probs = torch.zeros(grid)
-        self.rewards = torch.zeros(grid)
-        self.terminated = torch.zeros(grid, dtype=torch.bool)
-        self.truncated = torch.zeros(grid, dtype=torch.bool)
+        self.features = torch.zeros(steps + 1, num_envs, feature_dim, device=device)
+        self.actions = torch.zeros(*grid, action_dim, device=device)
+        self.log_probs, self.rewards = (torch.zeros(grid, device=device) for _ in range(2))
+        self.terminated, self.truncated = (
+            torch.zeros(grid, dtype=torch.bool, device=device) for _ in range(2)
+        )
         self._finals: list[Stored] = []
         self._final_features: list[Tensor] = []
+
+    def arrays(self) -> dict[str, object]:
+        """By name, to look at when something went wrong."""
+        return {name: value for name, value in vars(self).items() if name[0] != "_"}
 
     def clear(self) -> None:
         """Forgets the final observations; the arrays will be written over."""

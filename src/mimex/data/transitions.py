@@ -54,3 +54,13 @@ class Transitions(NamedTuple):
     next_observations: Observations  # (B)
     windows: Windows | None
     run: int  # transitions that follow each other in time, from one multiple of this to the next
+
+    def arrays(self) -> dict[str, Tensor]:
+        """By name, observations put together, to look at when something went wrong."""
+        return {
+            "observations": self.observations[:],
+            "actions": self.actions,
+            "rewards": self.rewards,
+            "discounts": self.discounts,
+            "next_observations": self.next_observations[:],
+        }

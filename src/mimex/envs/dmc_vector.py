@@ -59,6 +59,11 @@ class VectorDMC(VectorEnv[Any, Any, Any]):
         return self.copies[0].frames_a_step
 
     @property
+    def stack(self) -> int:
+        """Newest pictures in an observation."""
+        return self.copies[0].stack
+
+    @property
     def episode_steps(self) -> int:
         """Steps after which an episode is truncated."""
         limit: float = self.copies[0].environment._step_limit
@@ -95,6 +100,12 @@ class VectorDMC(VectorEnv[Any, Any, Any]):
             for row in rows:
                 observation[row] = self.copies[row].reset()[0]
         return observation, rewards, terminated, truncated, info
+
+    place_kind = "state"
+
+    def places(self) -> NDArray[np.float32]:
+        """Return the states, (N, D)."""
+        return self.states()
 
     def states(self) -> NDArray[np.float32]:
         """Return what the tasks observe of their states (N, D), whatever the observation is."""

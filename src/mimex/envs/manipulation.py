@@ -200,6 +200,12 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         """Return the observations as they are now, for example after `set_state`."""
         return self.world.observe()
 
+    place_kind = "hand"
+
+    def places(self) -> Array:
+        """Return where each hand is, (N, 3) in metres."""
+        return self.hand_positions()
+
     def hand_positions(self) -> Array:
         """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
         middle: Array = self.world.task.fingers().mean(axis=1)

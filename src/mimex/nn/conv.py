@@ -24,10 +24,15 @@ class ConvEncoder(nn.Module):
         image_size: Height and width of the images (pixels), at least 36.
         features: Numbers per image that come out.
         channels: Filters of the three convolutions.
+        depth: Colours of the images, of all that are stacked.
     """
 
     def __init__(
-        self, image_size: int, features: int = 128, channels: Sequence[int] = (16, 32, 32)
+        self,
+        image_size: int,
+        features: int = 128,
+        channels: Sequence[int] = (16, 32, 32),
+        depth: int = 3,
     ) -> None:
         super().__init__()
         if image_size < SMALLEST:
@@ -37,9 +42,9 @@ class ConvEncoder(nn.Module):
         if len(channels) != len(_KERNELS_AND_STRIDES):
             raise ValueError(f"channels={tuple(channels)}; expected three numbers of filters.")
         self.image_size = image_size
-        self.features = features
+        self.features, self.depth = features, depth
         layers: list[nn.Module] = []
-        depth, side = 3, image_size
+        side = image_size
         for width, (kernel, stride) in zip(channels, _KERNELS_AND_STRIDES, strict=True):
             layers += [nn.Conv2d(depth, width, kernel, stride), nn.ReLU()]
             depth, side = width, (side - kernel) // stride + 1
@@ -56,20 +61,20 @@ class ConvEncoder(nn.Module):
         """Encodes images.
 
         Args:
-            images: ``(..., 3, H, W)`` uint8.
+            images: ``(..., C, H, W)`` uint8.
 
         Returns:
             ``(..., features)``.
         """
-        flat = as_batch(images, self.image_size)
+        flat = as_batch(images, self.image_size, self.depth)
         spread = self.convolutions(flat / 255 - 0.5).flatten(1)
         encoded: Tensor = self.norm(self.linear(spread))
         return encoded.view(*images.shape[:-3], self.features)
 
 
-def as_batch(images: Tensor, image_size: int) -> Tensor:
-    """Images ``(..., 3, H, W)`` as one batch ``(B, 3, H, W)``; refuses what is none."""
-    expected = (3, image_size, image_size)
+def as_batch(images: Tensor, image_size: int, depth: int = 3) -> Tensor:
+    """Images ``(..., C, H, W)`` as one batch ``(B, C, H, W)``; refuses what is none."""
+    expected = (depth, image_size, image_size)
     if images.dtype != torch.uint8 or tuple(images.shape[-3:]) != expected:
         raise ValueError(
             f"images is {images.dtype} of shape {tuple(images.shape)}; expected uint8 of shape "

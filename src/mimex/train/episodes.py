@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.contracts import Agent, Observer, Step
 from mimex.types import Metrics
 
 _TERM, _CONDITION = "reward/", "_bonus"
 """An info entry "reward/lift_bonus" is above 0 where the condition "lift" is met."""
 
 
-class Episodes:
+class Episodes(Observer):
     """Follows the running episodes and remembers how the last ones ended.
 
     Args:
         num_envs: Environments side by side.
         remember: How many ended episodes the metrics are about.
+        frames_per_step: Frames that a step counts as.
     """
 
-    def __init__(self, num_envs: int, remember: int) -> None:
+    def __init__(self, num_envs: int, remember: int, frames_per_step: int = 1) -> None:
+        self._frames = frames_per_step
         self._returns = np.zeros(num_envs)  # of the running episodes, extrinsic
         self._steps = np.zeros(num_envs, np.int64)
         self._met: dict[str, NDArray[np.bool_]] = {}  # by condition: met in the running episode
@@ -32,19 +35,15 @@ class Episodes:
         self._seen = 0  # steps of all environments, from the very first on
         self._first_reward: int | None = None  # the step of the first reward above 0
 
-    def begin(self) -> None:
+    def begin(self, observation: Any) -> None:
         """Forgets running and ended episodes: all environments were reset."""
         self._returns[:], self._steps[:], self.total = 0.0, 0, 0
         self._met.clear()
         self._last.clear()
 
-    def step(
-        self,
-        rewards: NDArray[Any],
-        ended: NDArray[np.bool_],
-        info: Mapping[str, Any],
-    ) -> None:
+    def step(self, step: Step) -> None:
         """Takes in one step of every environment."""
+        rewards, ended, info = step.rewards, step.ended, step.info
         self._returns += rewards
         self._steps += 1
         self._seen += len(rewards)
@@ -71,7 +70,7 @@ class Episodes:
         for running in (self._returns, self._steps, *self._met.values()):
             running[rows] = 0
 
-    def metrics(self) -> Metrics:
+    def metrics(self, agent: Agent | None = None) -> Metrics:
         """Means over the last episodes, and the step of the first reward, once there are any."""
         found: Metrics = {}
         if self._last:
@@ -80,7 +79,7 @@ class Episodes:
                 for name in self._last[-1]
             } | {"train/episodes": float(self.total)}
         if self._first_reward is not None:
-            found["explore/first_reward"] = float(self._first_reward)
+            found["explore/first_reward"] = float(self._first_reward * self._frames)
         return found
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,17 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mimex.agents.drqv2 import DrQv2
-from mimex.agents.ppo import PPO
+from mimex.contracts import Policy
 from mimex.types import Metrics
-
-Agent = PPO | DrQv2
-Policy = Callable[[Any], NDArray[Any]]
-"""From a batch of observations to actions."""
 
 Z95 = 1.959964
 """Standard deviations of a normal that hold 95 % of it."""
@@ -60,28 +54,9 @@ class Evaluation:
         return metrics
 
 
-def policy_of(agent: Agent, *, deterministic: bool = True, step: int = 0) -> Policy:
-    """An agent's policy as a function.
-
-    Args:
-        agent: Whose.
-        deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
-        step: The agent's steps so far, which DrQ-v2's noise depends on.
-    """
-    if isinstance(agent, DrQv2):
-        actor = agent
-        return lambda observation: actor.act(
-            torch.as_tensor(observation), step, deterministic=deterministic
-        ).numpy()
-    player = agent
-    return lambda observation: player.act(
-        player.encoder.read(observation), deterministic=deterministic
-    )[0].numpy()
-
-
 def evaluate(
     env: VectorEnv[Any, Any, Any],
-    agent: Agent,
+    agent: Policy,
     *,
     seed: int,
     deterministic: bool = True,
@@ -92,19 +67,19 @@ def evaluate(
 
     Args:
         env: Environments with automatic resets.
-        agent: Whose policy acts.
+        agent: What acts.
         seed: Of the starts.
         deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
         step: The agent's steps so far, which DrQ-v2's noise depends on.
         progress: Is told how many steps were made in each environment, after each.
     """
-    policy = policy_of(agent, deterministic=deterministic, step=step)
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
     success: NDArray[np.bool_] | None = None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
-        observation, rewards, terminated, truncated, info = env.step(policy(observation))
+        actions = agent.policy(observation, deterministic=deterministic, step=step)
+        observation, rewards, terminated, truncated, info = env.step(actions)
         ended = running & (terminated | truncated)
         returns += rewards * running
         steps += running
@@ -118,20 +93,19 @@ def evaluate(
 
 
 def pictures(
-    env: VectorEnv[Any, Any, Any], agent: Agent, *, seed: int, episodes: int = 1
+    env: VectorEnv[Any, Any, Any], agent: Policy, *, seed: int, episodes: int = 1
 ) -> Iterator[NDArray[np.uint8]]:
     """Pictures (height, width, 3) of episodes, one for each step.
 
     Args:
         env: One environment, with ``render_mode="rgb_array"``.
-        agent: Whose policy acts, without noise.
+        agent: What acts, without noise.
         seed: Of the first start.
         episodes: How many.
     """
-    policy = policy_of(agent)
     observation, _ = env.reset(seed=seed)
     while episodes:
         rendered: Any = env.render()
         yield rendered[0]
-        observation, _, terminated, truncated, _ = env.step(policy(observation))
+        observation, _, terminated, truncated, _ = env.step(agent.policy(observation))
         episodes -= int(terminated[0] or truncated[0])

@@ -1,16 +1,8 @@
-"""Where the agent was, and how novel it was there: maps and film strips for `mimex report`.
+"""Where the agent was, and how novel it was there: coverage, maps and film strips for a report.
 
-How a training loop uses it (``on_policy.py`` does): make one ``NoveltyMap``, of ``HandPlanes`` or,
-for any other vectors, of ``PrincipalPlane``; keep it in the checkpoint; hand it the places of all
-steps with their raw bonus, rollout by rollout or episode by episode; at each evaluation write what
-gathered since the last one::
-
-    places = NoveltyMap(PrincipalPlane())
-    places.visit(states, bonus.reward(windows))  # (n, D) and (n,), in the order of steps
-    write_record(folder.path, step, places, films(bonus, {"first": probe, "newest": newest}))
-
-and, when a run continues, ``remove_after(folder.path, step)``. All of it is deterministic, so that
-a run that was killed writes the same files again.
+``Novelty`` looks on, notes where the environments are, and puts the raw bonus of their steps on a
+map; at each evaluation it writes what gathered since the last one. All of it is deterministic, so
+that a run that was killed writes the same files again.
 """
 
 from __future__ import annotations
@@ -22,12 +14,102 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
+from mimex.contracts import Agent, Located, Observer, Step
 from mimex.train import checkpoint
-from mimex.train.planes import Floats, Projection
+from mimex.train.coverage import Coverage
+from mimex.train.films import films
+from mimex.train.planes import FIRST_STATES, Floats, HandPlanes, PrincipalPlane, Projection
+from mimex.types import Metrics, Window
 
 FOLDER = "novelty"
 """Of the records, in the run folder."""
+
+
+class Novelty(Observer):
+    """Notes where the environments are, and maps the bonus of their steps.
+
+    Places are what the environments say (``contracts.Located``), or the numbers that they observe.
+
+    Args:
+        env: The environments.
+        first_states: How many states the principal axes of a map are fitted to.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], first_states: int = FIRST_STATES) -> None:
+        simulation = env.unwrapped
+        self._located = simulation if isinstance(simulation, Located) else None
+        hand = self._located is not None and self._located.place_kind == "hand"
+        self._observed = not hand and observes_numbers(env)
+        self.coverage = Coverage() if hand else None
+        self.map = NoveltyMap(HandPlanes() if hand else PrincipalPlane(first_states))
+        self._places: list[NDArray[Any]] = []  # (N, d) each: one, and one more after each step
+        self._ended: list[NDArray[np.bool_]] = []  # (N,) each
+        self.newest: Window | None = None  # the most novel windows that were scored last
+
+    def _now(self, observation: Any) -> NDArray[Any]:
+        if self._observed:
+            return np.array(observation, np.float32)
+        assert self._located is not None
+        return np.array(self._located.places())
+
+    def begin(self, observation: Any) -> None:
+        """Forgets the places of steps that were not scored."""
+        self._places, self._ended = [self._now(observation)], []
+
+    def step(self, step: Step) -> None:
+        """Notes where the step led to."""
+        self._places.append(self._now(step.next_observation))
+        self._ended.append(step.ended)
+        if self.coverage is not None:
+            self.coverage.visit(self._places[-1])
+
+    def metrics(self, agent: Agent) -> Metrics:
+        """Maps the bonus of the newest steps; says how much of the space was visited so far."""
+        scored = agent.scored()
+        if scored is not None:
+            # Where an episode ended the environment has been reset: where it was is not known.
+            known = np.ones(scored.bonus.shape, bool)
+            if scored.after:
+                known = ~np.stack(self._ended)[scored.rounds]
+            places = np.stack(self._places)[scored.rounds + scored.after]
+            self.map.visit(places[known], scored.bonus[known])
+            self.newest = scored.most_novel
+        self._places, self._ended = self._places[-1:], []
+        share = self.map.share if self.coverage is None else self.coverage.share
+        return {"explore/coverage": share}
+
+    def record(self, run: Path, step: int, agent: Agent) -> None:
+        """Writes the map and the film strips since the last record."""
+        strips = films(agent.bonus, {"first": agent.probe, "newest": self.newest})
+        write_record(run, step, self.map, strips)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Coverage, map, the places since the last row, and the newest windows."""
+        return {
+            "coverage": None if self.coverage is None else self.coverage.state_dict(),
+            "map": self.map.state_dict(),
+            "places": list(self._places),
+            "ended": list(self._ended),
+            "newest": None if self.newest is None else vars(self.newest),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        if self.coverage is not None:
+            self.coverage.load_state_dict(state["coverage"])
+        self.map.load_state_dict(state["map"])
+        self._places = [np.asarray(places) for places in state["places"]]
+        self._ended = [np.asarray(ended) for ended in state["ended"]]
+        self.newest = None if state["newest"] is None else Window(**state["newest"])
+
+
+def observes_numbers(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether an observation is a vector of numbers, which can stand for where it was made."""
+    space = env.single_observation_space
+    return space.shape is not None and len(space.shape) == 1
 
 
 class NoveltyMap:

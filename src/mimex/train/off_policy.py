@@ -1,151 +1,306 @@
-"""The off-policy loop: act, keep, and every few steps sample, relabel with the bonus, update."""
+"""Learning from a replay buffer: keep, sample every few steps, relabel with the bonus, update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Generator, Tensor
 
+from mimex.agents.drqv2 import DrQv2
+from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
+from mimex.bonus.scale import BonusScale
+from mimex.contracts import Scored, Step
+from mimex.data.replay import ReplayBuffer
 from mimex.data.transitions import Transitions
-from mimex.train.off_policy_training import OffPolicyTraining
-from mimex.train.visits import chosen_windows
+from mimex.data.windows import EndsAt
+from mimex.nn.parallel import in_order, pieces
+from mimex.train.clock import Clock
+from mimex.train.films import WINDOWS
 from mimex.types import Metrics, Window
+
+_log = logging.getLogger(__name__)
 
 PROBE_WINDOWS = 32
 """Windows of the first update whose raw bonus is followed through the run."""
 
+SEEN_AT_ONCE = 16
+"""Observations that are encoded in one piece for a map, as in DrQ-v2's updates."""
 
-def reports(
-    training: OffPolicyTraining,
-    total_frames: int,
-    stop: object = False,
-    progress: Callable[[int], None] = lambda frames: None,
-) -> Iterator[Metrics]:
-    """Trains until all frames are made, and gives the metrics of each stretch of them.
-
-    Between two reports the caller may evaluate or save.
-
-    Args:
-        training: A new one, or one that was loaded.
-        total_frames: Frames in all.
-        stop: Once it is true, training ends at the next step, within a stretch; the rest of that
-            stretch is made, and reported, by the run that continues.
-        progress: Is told the frames made so far, often.
-    """
-    if training.observation is None:
-        training.begin()
-    every, start = training.settings.report_every, training.step
-    while training.step < total_frames and not stop:
-        for _ in range(collect(training)):
-            training.stretch.add(update(training))
-        progress(training.step)
-        if training.step // every > (training.step - training.frames_a_round) // every or (
-            training.step >= total_frames
-        ):
-            yield report(training, training.step - start)
-            start = training.step
+PICTURES_EVERY = 8
+"""Of steps with pictures one in so many is scored: to encode them all would cost some percent."""
 
 
-def report(training: OffPolicyTraining, frames: int) -> Metrics:
-    """Metrics of the stretch that ends here, of which so many frames were made by this process."""
-    metrics = training.episodes.metrics() | training.stretch.take()
-    if "explore/first_reward" in metrics:
-        metrics["explore/first_reward"] *= training.frames_a_step
-    with training.clock("mapping"):
-        training.visits.map_stretch()
-    metrics["explore/coverage"] = training.visits.map.share
-    if training.pays:
-        metrics["bonus/beta"] = training.scale.beta  # now, not the stretch's mean
-    if training.probe is not None:
-        with training.clock("bonus"):
-            metrics["bonus/probe"] = float(training.bonus.reward(training.probe).mean())
-    metrics["train/updates"] = float(training.updates)
-    return metrics | training.clock.read(frames)
+@dataclass(frozen=True)
+class OffPolicySettings:
+    """Settings of learning from a replay buffer."""
 
+    report_every: int = 2000
+    """Frames from one row of metrics to the next."""
+    train_fraction: float = 1.0
+    """Share of a batch's windows that the bonus learns from; all are scored."""
+    ends_at: EndsAt = "observation"
+    """Whether the window of a transition ends at the "observation" on which the policy acted, as
+    published, or at the "next" one, which the action led to."""
+    stride: int = 1
+    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
-def collect(training: OffPolicyTraining) -> int:
-    """Makes one step in every environment; returns how many updates are due after it."""
-    env, agent, replay, clock = training.env, training.agent, training.replay, training.clock
-    with clock("acting"):
-        seen = torch.as_tensor(training.observation)
-        actions = agent.act(seen, training.agent_steps).numpy()
-        if training.visits.due(training.step // training.frames_a_round):
-            training.visits.note(training.states())
-    with clock("simulation"):
-        observation, rewards, terminated, truncated, info = env.step(actions)
-    with clock("acting"):
-        ended = terminated | truncated
-        for row in range(env.num_envs):
-            led_to = info["final_obs"][row] if ended[row] else observation[row]
-            replay.add(
-                training.newest_frame(led_to),
-                actions[row],
-                float(rewards[row]),
-                bool(terminated[row]),
-                row,
+    def __post_init__(self) -> None:
+        for name in ("report_every", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"off_policy.{name} is {getattr(self, name)}, but must be at least 1."
+                )
+        if not 0 < self.train_fraction <= 1:
+            raise ValueError(
+                f"off_policy.train_fraction is {self.train_fraction}, but must be in (0, 1]."
             )
-            if ended[row]:
-                replay.start(training.newest_frame(observation[row]), row)
-        training.episodes.step(rewards, ended, info)
-        training.observation = observation
-    before = training.collected
-    training.collected += env.num_envs
-    training.step += training.frames_a_round
-    settings = agent.settings
-    if training.collected < settings.seed_steps:
-        return 0
-    return training.collected // settings.update_every - before // settings.update_every
 
 
-def update(training: OffPolicyTraining) -> Metrics:
-    """Samples a batch, adds the bonus to its rewards, and learns from it."""
-    agent, clock = training.agent, training.clock
-    metrics, rewards = Metrics(), None
-    with clock("sampling"):
-        batch = training.replay.sample(agent.settings.batch, training.generator)
-    with clock("learning"):
-        encoded = agent.encode(batch)
-    if encoded.windows is not None:
-        with clock("bonus"):
-            rewards, metrics = relabel(training, batch, encoded.windows)
-    with clock("learning"):
-        metrics |= agent.update(batch, training.agent_steps, rewards=rewards, encoded=encoded)
-    training.updates += 1
-    return metrics
+class Means:
+    """Means of metrics over the updates since they were last taken."""
+
+    def __init__(self) -> None:
+        self._sums: Metrics = {}
+        self._count = 0
+
+    def add(self, metrics: Metrics) -> None:
+        """Takes in one update's."""
+        self._count += 1
+        for name, value in metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+
+    def take(self) -> Metrics:
+        """The means, of which there are none without updates; starts anew."""
+        means = {name: value / self._count for name, value in self._sums.items()}
+        self._sums, self._count = {}, 0
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        """Sums and count."""
+        return {"sums": dict(self._sums), "count": self._count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self._sums, self._count = dict(state["sums"]), int(state["count"])
 
 
-def relabel(
-    training: OffPolicyTraining, batch: Transitions, features: Tensor
-) -> tuple[Tensor, Metrics]:
-    """The rewards ``(B,)`` of a batch with the bonus, which takes one step of learning from it.
+class OffPolicyAgent:
+    """DrQ-v2 with its replay buffer and its bonus, as the loop drives it.
 
-    A sampled transition gets the bonus of the window at its start once, however many steps of
-    reward it sums up.
+    The buffer's observations are in its own files: ``replay.save()`` comes before a checkpoint.
 
     Args:
-        training: The run.
-        batch: Sampled with windows.
-        features: ``(B, L, D)``: what the agent's encoder made of the windows, without gradient.
+        algorithm: DrQ-v2.
+        bonus: What scores windows.
+        scale: How much it is paid.
+        replay: The buffer.
+        settings: Of the learning.
+        save_replay: Whether a checkpoint counts on the buffer's files.
+        frames_per_step: Frames that a step counts as.
+        seed: Of what is sampled.
+        clock: Where time is counted.
     """
-    assert batch.windows is not None
-    window = Window(features, batch.windows.valid, batch.windows.actions)
-    if training.probe is None:
-        training.probe = chosen_windows(window, slice(PROBE_WINDOWS))
-    raw, metrics = training.bonus.learn(window, training.settings.train_fraction)
-    training.scale.steps = training.step  # its schedule counts frames, not samples
-    rewards = training.scale.combine(batch.rewards, raw)
-    return rewards.total, metrics | {
-        **training.scale.metrics(raw, rewards),
-    }
 
+    warming_up = False
+    resting = True
 
-def gathered(batch: Transitions) -> dict[str, Tensor]:
-    """A batch's arrays by name, its observations put together."""
-    return {
-        "observations": batch.observations[:],
-        "actions": batch.actions,
-        "rewards": batch.rewards,
-        "discounts": batch.discounts,
-        "next_observations": batch.next_observations[:],
-    }
+    def __init__(
+        self,
+        algorithm: DrQv2,
+        bonus: IntrinsicReward,
+        scale: BonusScale,
+        replay: ReplayBuffer,
+        settings: OffPolicySettings,
+        *,
+        save_replay: bool = True,
+        frames_per_step: int = 1,
+        seed: int = 0,
+        clock: Clock,
+    ) -> None:
+        require_no_episode(bonus, "a transition sampled from a replay buffer")
+        self.algorithm, self.bonus, self.scale, self.replay = algorithm, bonus, scale, replay
+        self.settings, self.save_replay, self.clock = settings, save_replay, clock
+        self.frames_per_step = frames_per_step
+        self.generator = Generator().manual_seed(seed)
+        self.updates = 0
+        self.collected = 0  # transitions that were ever added to the buffer
+        self.probe: Window | None = None
+        self.means = Means()
+        self._actions: Tensor | None = None  # (N, A) of the step that is being made
+        self._score_every = PICTURES_EVERY if algorithm.pixels else 1
+        self._round = 0  # steps of all environments so far
+        self._rounds: list[int] = []  # since the last scores, those that are to be scored
+        self._numbers: list[list[int]] = []  # of their observations, one for each environment
+        self._since = 0  # the first round since the last scores
+
+    def begin(self, observation: Any) -> None:
+        """Keeps the first observations of episodes."""
+        for env, first in enumerate(self._newest_frames(observation)):
+            self.replay.start(first, env)
+
+    def _newest_frames(self, observation: Any) -> NDArray[Any]:
+        """What the buffer keeps of observations: of stacked pictures the newest."""
+        return (
+            self.algorithm.read(observation).cpu().numpy()[:, -self.replay.observations.shape[1] :]
+        )
+
+    def act(self, observation: Any, step: int) -> NDArray[Any]:
+        """Draws actions; ``step`` counts frames."""
+        with self.clock("acting"):
+            seen = self.algorithm.read(observation)
+            self._actions = self.algorithm.act(seen, step // self.frames_per_step)
+            if self._round % self._score_every == 0:
+                self._rounds.append(self._round)
+                self._numbers.append([added - 1 for added in self.replay.added])
+            return self.algorithm.actions(self._actions)
+
+    def observe(self, step: Step) -> None:
+        """Keeps what came of them."""
+        assert self._actions is not None
+        with self.clock("acting"):
+            ended, actions = step.ended, self._actions.cpu().numpy()
+            frames = self._newest_frames(step.next_observation)
+            finals: dict[int, NDArray[Any]] = {}
+            if ended.any():
+                last = self._newest_frames(np.stack(list(step.info["final_obs"][ended])))
+                finals = dict(zip(np.flatnonzero(ended).tolist(), last, strict=True))
+            for row in range(self.replay.num_envs):
+                self.replay.add(
+                    finals.get(row, frames[row]),
+                    actions[row],
+                    float(step.rewards[row]),
+                    bool(step.terminated[row]),
+                    row,
+                )
+                if ended[row]:
+                    self.replay.start(frames[row], row)
+            self._round += 1
+
+    def update(self, step: int, *, last: bool = False) -> Metrics | None:
+        """Learns as often as is due after a step; metrics where a row of them is due."""
+        settings, before = self.algorithm.settings, self.collected
+        self.collected += self.replay.num_envs
+        if self.collected >= settings.seed_steps:
+            every = settings.update_every
+            for _ in range(self.collected // every - before // every):
+                self.means.add(self.learn(step))
+        every, frames = self.settings.report_every, self.frames_per_step * self.replay.num_envs
+        if step // every == (step - frames) // every and not last:
+            return None
+        metrics = self.means.take()
+        if not isinstance(self.bonus, NoBonus):
+            metrics["bonus/beta"] = self.scale.beta  # now, not the row's mean
+        if self.probe is not None:
+            with self.clock("bonus"):
+                metrics["bonus/probe"] = float(self.bonus.reward(self.probe).mean())
+        return metrics | {"train/updates": float(self.updates)}
+
+    def learn(self, step: int) -> Metrics:
+        """Samples a batch, adds the bonus to its rewards, and learns from it."""
+        algorithm, clock = self.algorithm, self.clock
+        metrics, rewards = Metrics(), None
+        with clock("sampling"):
+            batch = self.replay.sample(algorithm.settings.batch, self.generator)
+        with clock("learning"):
+            encoded = algorithm.encode(batch)
+        if encoded.windows is not None:
+            with clock("bonus"):
+                rewards, metrics = self.relabel(batch, encoded.windows, step)
+        with clock("learning"):
+            steps = step // self.frames_per_step
+            metrics |= algorithm.update(batch, steps, rewards=rewards, encoded=encoded)
+        self.updates += 1
+        return metrics
+
+    def relabel(self, batch: Transitions, features: Tensor, step: int) -> tuple[Tensor, Metrics]:
+        """The rewards ``(B,)`` of a batch with the bonus, which takes one step of learning from it.
+
+        A sampled transition gets the bonus of the window at its start once, however many steps of
+        reward it sums up.
+
+        Args:
+            batch: Sampled with windows.
+            features: ``(B, L, D)``: what the agent's encoder made of the windows, without gradient.
+            step: Frames so far, which beta's schedule counts.
+        """
+        assert batch.windows is not None
+        window = Window(features, batch.windows.valid, batch.windows.actions)
+        if self.probe is None:
+            self.probe = window.rows(slice(PROBE_WINDOWS))
+        raw, metrics = self.bonus.learn(window, self.settings.train_fraction)
+        self.scale.steps = step
+        rewards = self.scale.combine(batch.rewards, raw)
+        return rewards.total, metrics | self.scale.metrics(raw, rewards)
+
+    def scored(self) -> Scored | None:
+        """The bonus of steps since the last time; of pictures only some are scored."""
+        numbers = torch.tensor(self._numbers)  # (n, N)
+        rounds = np.array(self._rounds, np.int64) - self._since
+        self._numbers, self._rounds, self._since = [], [], self._round
+        if len(rounds) == 0:
+            return None
+        if not self.replay.window:
+            return Scored(rounds, np.zeros(numbers.shape), False, None)
+        envs = torch.arange(self.replay.num_envs).expand_as(numbers)
+        found = self.replay.windows_at(envs.flatten(), numbers.flatten())
+        rows = pieces(torch.arange(len(found.others)), SEEN_AT_ONCE)
+        seen = in_order(lambda some: self.algorithm.features(found.others[some]), rows)
+        features = torch.cat(seen)[found.places]
+        features[~found.valid] = 0.0
+        window = Window(features, found.valid, found.actions)
+        scores = self.bonus.reward(window)
+        full = window.valid.all(dim=1)
+        most = scores.masked_fill(~full, -torch.inf).topk(min(WINDOWS, len(scores))).indices
+        return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window.rows(most))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``load_state_dict`` needs to continue exactly here."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "bonus": self.bonus.state_dict(),
+            "scale": self.scale.state_dict(),
+            "means": self.means.state_dict(),
+            "updates": self.updates,
+            "collected": self.collected,
+            "replay": self.replay.state_dict() if self.save_replay else None,
+            "generator": self.generator.get_state(),
+            "probe": None if self.probe is None else vars(self.probe),
+            "rounds": [self._round, self._since, *self._rounds],
+            "numbers": [list(row) for row in self._numbers],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave.
+
+        Where the buffer was not saved, or its files were removed, a new one is filled from the
+        next episodes on.
+        """
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.bonus.load_state_dict(state["bonus"])
+        self.scale.load_state_dict(state["scale"])
+        self.means.load_state_dict(state["means"])
+        self.updates = int(state["updates"])
+        self.generator.set_state(state["generator"])
+        probe = state["probe"]
+        self.probe = None if probe is None else Window(**probe).to(self.algorithm.device)
+        self._round, self._since, *self._rounds = state["rounds"]
+        self._numbers = [list(row) for row in state["numbers"]]
+        log = self.replay.log
+        if state["replay"] is not None and log is not None and not log.empty:
+            self.replay.load_state_dict(state["replay"])
+            self.collected = int(state["collected"])
+            return
+        if state["replay"] is not None:
+            _log.warning("The replay buffer's files are gone: continuing with an empty one.")
+        self._numbers, self._rounds, self._since = [], [], self._round
+
+    @property
+    def continues_episodes(self) -> bool:
+        """Whether episodes that ran when the state was saved can go on."""
+        return len(self.replay) > 0

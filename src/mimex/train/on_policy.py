@@ -1,24 +1,27 @@
-"""The on-policy loop: collect, windows, bonus, scale, returns, update."""
+"""Learning from rollouts: collect, windows, bonus, scale, returns, update."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from mimex.agents.ppo import PPO, Batch
-from mimex.bonus.scale import Rewards
-from mimex.data.returns import gae
-from mimex.data.rollout import Rollout
-from mimex.data.windows import WindowIndex
+from mimex.agents.batch import make_batch
+from mimex.agents.ppo import PPO
+from mimex.bonus.base import EpisodicReward, IntrinsicReward
+from mimex.bonus.scale import BonusScale
+from mimex.contracts import Scored, Step
+from mimex.data.rollout import Rollout, Stored
+from mimex.data.windows import EndsAt, RolloutWindows, WindowIndex
 from mimex.nn.parallel import pieces
+from mimex.train.clock import Clock
 from mimex.train.films import most_novel
-from mimex.train.training import Training
-from mimex.types import Metrics
+from mimex.types import Metrics, Window
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
 """Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
@@ -28,100 +31,250 @@ PROBE_WINDOWS = 256
 """Windows of the first rollout whose raw bonus is followed through the run."""
 
 
-def updates(training: Training, total_steps: int) -> Iterator[Metrics]:
-    """Trains update by update, and gives the metrics of each, until all steps are made.
+@dataclass(frozen=True)
+class LoopSettings:
+    """Settings of learning from rollouts."""
 
-    Between two updates the caller may evaluate, save, or stop.
+    rollout_steps: int = 32
+    """Steps of every environment between two updates."""
+    bonus_minibatch: int = 512
+    """Windows in one optimizer step of the bonus."""
+    bonus_passes: int = 1
+    """Passes of the bonus over each rollout; rewards are those of the first."""
+    train_fraction: float = 1.0
+    """Share of a rollout's windows that the bonus learns from; all are scored."""
+    stagger: bool = False
+    """Begin the first episodes at random ages, so that environments do not all end at once and
+    every rollout holds all phases of an episode."""
+    ends_at: EndsAt = "observation"
+    """Whether the window of a step ends at the "observation" on which the policy acted, as
+    published, or at the "next" one, which the action led to."""
+    stride: int = 1
+    """Steps of the episode from one step of a window to the next; actions between are summed."""
+
+    def __post_init__(self) -> None:
+        for name in ("rollout_steps", "bonus_minibatch", "bonus_passes", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1.")
+        if not 0 < self.train_fraction <= 1:
+            raise ValueError(f"train_fraction is {self.train_fraction}, but must be in (0, 1].")
+
+
+class OnPolicyAgent:
+    """PPO with its rollout and its bonus, as the loop drives it.
 
     Args:
-        training: A new one, or one that was loaded.
-        total_steps: Environment steps in all.
+        algorithm: PPO.
+        bonus: What scores windows.
+        scale: How much it is paid.
+        settings: Of the rollouts.
+        num_envs: Environments side by side.
+        horizon: Environment steps over which schedules run.
+        seed: Of the order in which the bonus learns.
+        clock: Where time is counted.
     """
-    if training.observation is None:
-        warm_up(training)
-    while training.step < total_steps:
-        yield update(training)
 
+    continues_episodes = True
 
-def warm_up(training: Training) -> None:
-    """Begins the first episodes.
-
-    Where observations are normalised, a rollout is played before for their statistics alone. Its
-    steps count, though nothing else is learned from them.
-    """
-    training.observation, _ = training.env.reset(seed=training.seeds["environment"])
-    if training.agent.settings.normalise_observations:
-        collect(training)
-        training.agent.encoder.normaliser.settle()
-        training.observation, _ = training.env.reset()
-        training.step += training.rollout.rewards.numel()
-    if training.settings.stagger:
-        simulation: Any = training.env.unwrapped
-        state = simulation.get_state()
-        ages = torch.randint(
-            simulation.episode_steps, state["steps"].shape, generator=training.generator
+    def __init__(
+        self,
+        algorithm: PPO,
+        bonus: IntrinsicReward,
+        scale: BonusScale,
+        settings: LoopSettings,
+        *,
+        num_envs: int,
+        horizon: int,
+        seed: int,
+        clock: Clock,
+    ) -> None:
+        self.algorithm, self.bonus, self.scale = algorithm, bonus, scale
+        self.settings, self.horizon, self.clock = settings, horizon, clock
+        encoder = algorithm.encoder
+        self.rollout = Rollout(
+            settings.rollout_steps,
+            num_envs,
+            encoder.layout,
+            algorithm.action_dim,
+            encoder.feature_dim,
+            device=algorithm.device,
         )
-        simulation.set_state(state | {"steps": ages.numpy()})
-    training.episodes.begin()
+        self.windows = self._new_windows()
+        self.generator = Generator().manual_seed(seed)
+        # Where observations are normalised, a rollout is played for their statistics alone. Its
+        # steps count, though nothing else is learned from them.
+        self.warming_up = algorithm.settings.normalise_observations
+        self.updates = 0
+        self.probe: Window | None = None
+        self._history: Stored = {}  # what the next windows reach back to
+        self._filled = 0  # steps of the rollout so far
+        self._scored: Scored | None = None
 
+    def _new_windows(self) -> RolloutWindows:
+        settings = self.settings
+        return RolloutWindows(
+            self.bonus.length,
+            self.rollout.num_envs,
+            ends_at=settings.ends_at,
+            stride=settings.stride,
+        )
 
-def update(training: Training) -> Metrics:
-    """Collects one rollout and learns from it."""
-    agent, clock, beta = training.agent, training.clock, training.scale.beta
-    collect(training)
-    with clock("windows"):
-        index = build_windows(training)
-    with clock("bonus"):
-        raw, bonus_metrics = score(training, index)
-        rewards = training.scale.combine(training.rollout.rewards, raw)
-        map_novelty(training, index, raw)
-    with clock("learning"):
-        batch = make_batch(agent, training.rollout, rewards, beta)
-        metrics = agent.update(batch, training.step / training.horizon, (1.0, beta)[: agent.heads])
-        agent.encoder.normaliser.settle()
-    training.step += raw.numel()
-    training.updates += 1
-    return {
-        **training.episodes.metrics(),
-        **bonus_metrics,
-        "train/reward": float(rewards.extrinsic.mean()),
-        "bonus/mean": float(raw.mean()),
-        "bonus/reward": float(rewards.intrinsic.mean()),
-        "bonus/beta": beta,
-        "bonus/share": rewards.share,
-        "explore/coverage": training.coverage.share,
-        **metrics,
-        **clock.read(raw.numel()),
-    }
+    @property
+    def resting(self) -> bool:
+        """Between two rollouts."""
+        return self._filled == 0
 
+    def begin(self, observation: Any) -> None:
+        """Windows reach back to nothing before these episodes."""
+        self.windows, self._history = self._new_windows(), {}
 
-def collect(training: Training) -> None:
-    """Steps all environments through one rollout."""
-    env, agent, rollout, clock = training.env, training.agent, training.rollout, training.clock
-    simulation: Any = env.unwrapped
-    rollout.clear()
-    training.hands[0] = simulation.hand_positions()
-    for t in range(rollout.steps):
-        with clock("acting"):
-            stored = agent.encoder.read(training.observation, watch=True)
-            actions, log_probs, features = agent.act(stored)
-            rollout.put_observation(t, stored, features)
-            rollout.actions[t], rollout.log_probs[t] = actions, log_probs
-        with clock("simulation"):
-            training.observation, rewards, terminated, truncated, info = env.step(actions.numpy())
-        with clock("acting"):
-            rollout.rewards[t] = torch.from_numpy(rewards)
-            rollout.terminated[t] = torch.from_numpy(terminated)
-            rollout.truncated[t] = torch.from_numpy(truncated)
-            ended = terminated | truncated
-            if ended.any():
-                finals = agent.encoder.read(stack_observations(info["final_obs"][ended]))
-                rollout.put_finals(finals, agent.features(finals))
-            training.episodes.step(rewards, ended, info)
-            training.hands[t + 1] = simulation.hand_positions()
-            training.coverage.visit(training.hands[t + 1])
-    stored = agent.encoder.read(training.observation)
-    rollout.put_observation(rollout.steps, stored, agent.features(stored))
+    def act(self, observation: Any, step: int) -> NDArray[Any]:
+        """Draws actions, and keeps them with what they were drawn for."""
+        with self.clock("acting"):
+            rollout, stored = self.rollout, self.algorithm.encoder.read(observation, watch=True)
+            if self._filled == 0:
+                rollout.clear()
+            actions, log_probs, features = self.algorithm.act(stored)
+            rollout.put_observation(self._filled, stored, features)
+            rollout.actions[self._filled], rollout.log_probs[self._filled] = actions, log_probs
+            return self.algorithm.actions(actions)
+
+    def observe(self, step: Step) -> None:
+        """Keeps what came of them."""
+        with self.clock("acting"):
+            rollout, encoder, t = self.rollout, self.algorithm.encoder, self._filled
+            rollout.rewards[t] = torch.from_numpy(step.rewards)
+            rollout.terminated[t] = torch.from_numpy(step.terminated)
+            rollout.truncated[t] = torch.from_numpy(step.truncated)
+            if step.ended.any():
+                finals = encoder.read(stack_observations(step.info["final_obs"][step.ended]))
+                rollout.put_finals(finals, self.algorithm.features(finals))
+            self._filled += 1
+            if self._filled == rollout.steps:
+                stored = encoder.read(step.next_observation)
+                rollout.put_observation(rollout.steps, stored, self.algorithm.features(stored))
+
+    def update(self, step: int, *, last: bool = False) -> Metrics | None:
+        """Learns from the rollout once it is full."""
+        if self._filled < self.rollout.steps:
+            return None
+        self._filled = 0
+        if self.warming_up:
+            self.algorithm.encoder.normaliser.settle()
+            self.warming_up = False
+            return None
+        algorithm, beta = self.algorithm, self.scale.beta
+        with self.clock("windows"):
+            index = self.build_windows()
+        with self.clock("bonus"):
+            raw, bonus_metrics = self.score(index)
+            rewards = self.scale.combine(self.rollout.rewards, raw)
+            self._scored = self._as_scored(index, raw)
+        with self.clock("learning"):
+            batch = make_batch(algorithm, self.rollout, rewards, beta)
+            done = (step - raw.numel()) / self.horizon  # as the rollout began
+            metrics = algorithm.update(batch, done, (1.0, beta)[: algorithm.heads])
+            algorithm.encoder.normaliser.settle()
+        self.updates += 1
+        return {
+            **bonus_metrics,
+            "train/reward": float(rewards.extrinsic.mean()),
+            **self.scale.metrics(raw, rewards),
+            "bonus/beta": beta,
+            **metrics,
+        }
+
+    def build_windows(self) -> WindowIndex:
+        """Indexes the windows of the rollout.
+
+        What they reach back to is encoded anew: statistics or encoder have moved on since.
+        """
+        rollout, depth = self.rollout, self.windows.reach
+        after = self.settings.ends_at == "next"
+        history = None
+        if self._history and depth:
+            flat = {part: values.flatten(0, 1) for part, values in self._history.items()}
+            history = self.algorithm.features(flat).view(rollout.num_envs, depth, -1)
+        self._history = rollout.newest(depth, self._history)
+        return self.windows.build(
+            rollout.features[:-1],
+            rollout.ended,
+            last=rollout.features[-1] if after else None,
+            finals=rollout.final_features() if after else None,
+            actions=rollout.actions,
+            history=history,
+        )
+
+    def score(self, index: WindowIndex) -> tuple[Tensor, Metrics]:
+        """The raw bonus ``(M, N)`` of every step, learning from the share that the settings say.
+
+        Windows that are not learned from are scored first, by the bonus as the rollout found it.
+        """
+        bonus, settings = self.bonus, self.settings
+        order = torch.randperm(len(index), generator=self.generator).to(index.rows.device)
+        if self.probe is None:
+            self.probe = index[order[:PROBE_WINDOWS]]
+        trained = max(1, round(settings.train_fraction * len(index)))
+        raw = torch.empty(len(index), device=index.rows.device)
+        episodic = isinstance(bonus, EpisodicReward)
+        if isinstance(bonus, EpisodicReward):  # every step in turn, before anything is learned
+            for step in torch.arange(len(index), device=raw.device).view(self.rollout.steps, -1):
+                raw[step] = bonus.follow(index[step], index.starts[step])
+        at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // self.probe.features[0].numel())
+        for rows in [] if episodic else pieces(order[trained:], at_once):
+            raw[rows] = bonus.reward(index[rows])
+        sums: dict[str, float] = {}
+        minibatches = pieces(order[:trained], settings.bonus_minibatch)
+        for rows in minibatches:
+            paid, metrics = bonus.learn(index[rows])
+            if not episodic:
+                raw[rows] = paid
+            for name, value in metrics.items():
+                sums[name] = sums.get(name, 0.0) + value / len(minibatches)
+        for _ in range(settings.bonus_passes - 1):
+            again = order[torch.randperm(trained, generator=self.generator)]
+            for rows in pieces(again, settings.bonus_minibatch):
+                bonus.learn(index[rows])
+        sums["bonus/probe"] = float(bonus.reward(self.probe).mean())
+        return raw.view(self.rollout.rewards.shape), sums
+
+    def _as_scored(self, index: WindowIndex, raw: Tensor) -> Scored:
+        return Scored(
+            np.arange(self.rollout.steps),
+            raw.cpu().numpy(),
+            self.settings.ends_at == "next",
+            most_novel(index, raw),
+        )
+
+    def scored(self) -> Scored | None:
+        """The bonus of the last rollout's steps."""
+        return self._scored
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``load_state_dict`` needs to continue exactly here, between two rollouts."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "bonus": self.bonus.state_dict(),
+            "scale": self.scale.state_dict(),
+            "windows": self.windows.state_dict(),
+            "updates": self.updates,
+            "warming_up": self.warming_up,
+            "generator": self.generator.get_state(),
+            "probe": None if self.probe is None else vars(self.probe),
+            "history": self._history,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.bonus.load_state_dict(state["bonus"])
+        self.scale.load_state_dict(state["scale"])
+        self.windows.load_state_dict(state["windows"])
+        self.updates, self.warming_up = int(state["updates"]), bool(state["warming_up"])
+        self.generator.set_state(state["generator"])
+        device = self.algorithm.device
+        self.probe = None if state["probe"] is None else Window(**state["probe"]).to(device)
+        self._history = {part: values.to(device) for part, values in state["history"].items()}
 
 
 def stack_observations(observations: NDArray[np.object_]) -> Any:
@@ -129,111 +282,3 @@ def stack_observations(observations: NDArray[np.object_]) -> Any:
     if isinstance(observations[0], dict):
         return {part: np.stack([o[part] for o in observations]) for part in observations[0]}
     return np.stack(list(observations))
-
-
-def build_windows(training: Training) -> WindowIndex:
-    """Indexes the windows of the rollout.
-
-    What they reach back to is encoded anew: statistics or encoder have moved on since.
-    """
-    rollout, depth = training.rollout, training.windows.reach
-    after = training.settings.ends_at == "next"
-    history = None
-    if training.history and depth:
-        flat = {part: values.flatten(0, 1) for part, values in training.history.items()}
-        history = training.agent.features(flat).view(rollout.num_envs, depth, -1)
-    training.history = rollout.newest(depth, training.history)
-    return training.windows.build(
-        rollout.features[:-1],
-        rollout.ended,
-        last=rollout.features[-1] if after else None,
-        finals=rollout.final_features() if after else None,
-        actions=rollout.actions,
-        history=history,
-    )
-
-
-def score(training: Training, index: WindowIndex) -> tuple[Tensor, Metrics]:
-    """The raw bonus ``(M, N)`` of every step, learning from the share that the settings say.
-
-    Windows that are not learned from are scored first, by the bonus as the rollout found it.
-    """
-    bonus, settings = training.bonus, training.settings
-    order = torch.randperm(len(index), generator=training.generator)
-    if training.probe is None:
-        training.probe = index[order[:PROBE_WINDOWS]]
-    trained = max(1, round(settings.train_fraction * len(index)))
-    raw = torch.empty(len(index))
-    at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // training.probe.features[0].numel())
-    for rows in pieces(order[trained:], at_once):
-        raw[rows] = bonus.reward(index[rows])
-    sums: dict[str, float] = {}
-    minibatches = pieces(order[:trained], settings.bonus_minibatch)
-    for rows in minibatches:
-        raw[rows], metrics = bonus.learn(index[rows])
-        for name, value in metrics.items():
-            sums[name] = sums.get(name, 0.0) + value / len(minibatches)
-    for _ in range(settings.bonus_passes - 1):
-        again = order[torch.randperm(trained, generator=training.generator)]
-        for rows in pieces(again, settings.bonus_minibatch):
-            bonus.learn(index[rows])
-    sums["bonus/probe"] = float(bonus.reward(training.probe).mean())
-    return raw.view(training.rollout.rewards.shape), sums
-
-
-def map_novelty(training: Training, index: WindowIndex, raw: Tensor) -> None:
-    """Puts the raw bonus ``(M, N)`` on the map at the places where the steps' windows end."""
-    places, known = training.hands[:-1], torch.ones_like(raw, dtype=torch.bool)
-    if training.settings.ends_at == "next":
-        # The hand has been reset where an episode ended: where it was is not known.
-        places, known = training.hands[1:], ~training.rollout.ended
-    training.novelty.visit(places[known.numpy()], raw[known].numpy())
-    training.newest = most_novel(index, raw)
-
-
-def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> Batch:
-    """Values, advantages and returns of a rollout, flat and ready to learn from.
-
-    With one head both rewards are one stream, whose episodes end. With two the bonus, without its
-    weight beta, has its own, which runs on across episodes.
-    """
-    settings, ended = agent.settings, rollout.ended
-    flat = {part: values.flatten(0, 1) for part, values in rollout.observations.items()}
-    values = agent.values(flat).view(rollout.steps + 1, rollout.num_envs, agent.heads)
-    now, after = values[:-1], values[1:].clone()
-    over_episodes = after[..., -1].clone()
-    # What an ended episode's last step led to is its final observation, not the next one's first.
-    after[ended] = agent.values(rollout.finals())
-    never = torch.zeros_like(ended)
-    results = [
-        gae(
-            rewards.extrinsic if agent.heads == 2 else rewards.total,
-            now[..., 0],
-            after[..., 0],
-            terminated=rollout.terminated,
-            ended=ended,
-            discount=settings.discount,
-            gae_lambda=settings.gae_lambda,
-        )
-    ]
-    if agent.heads == 2:
-        results.append(
-            gae(
-                rewards.intrinsic / beta if beta else torch.zeros_like(rewards.intrinsic),
-                now[..., 1],
-                over_episodes,
-                terminated=never,
-                ended=never,
-                discount=settings.intrinsic_discount,
-                gae_lambda=settings.gae_lambda,
-            )
-        )
-    advantages, returns = (torch.stack(streams, dim=-1) for streams in zip(*results, strict=True))
-    return Batch(
-        {part: values[:-1].flatten(0, 1) for part, values in rollout.observations.items()},
-        rollout.actions.flatten(0, 1),
-        rollout.log_probs.flatten(),
-        advantages.flatten(0, 1),
-        now.flatten(0, 1),
-        returns.flatten(0, 1),
-    )

@@ -101,11 +101,13 @@ class PrincipalPlane:
     deviation: angles and speeds have no common unit. Distances are in standard deviations of the
     first states, and shrink outwards like log(1 + |z|), because a policy that has learned goes far
     beyond where a random one was.
+
+    Args:
+        first_places: How many the directions are fitted to.
     """
 
-    first_places = FIRST_STATES
-
-    def __init__(self) -> None:
+    def __init__(self, first_places: int = FIRST_STATES) -> None:
+        self.first_places = first_places
         names = ("first principal axis", "second principal axis")
         edge = PRINCIPAL_EDGE
         cells = (PRINCIPAL_CELLS, PRINCIPAL_CELLS)

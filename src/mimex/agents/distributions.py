@@ -1,0 +1,102 @@
+"""The policies that PPO can learn: what a network's outputs say of actions."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from mimex.agents.spaces import ActionWriter
+from mimex.types import Metrics
+
+
+class Distribution(Protocol):
+    """Actions ``(B, A)`` given a network's outputs ``(B, A)``."""
+
+    def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
+        """Draws an action for each row."""
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The likeliest action of each row."""
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        """Log-densities or log-probabilities ``(B,)`` of actions."""
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """``(B,)``."""
+
+    def metrics(self) -> Metrics:
+        """What the policy looks like now."""
+
+
+class Gaussian(nn.Module):
+    """Means from the network, and a deviation for each number that does not depend on the state.
+
+    Args:
+        size: Numbers of an action.
+        initial_std: Deviation at the start.
+        min_std: Below this it does not fall.
+    """
+
+    def __init__(self, size: int, initial_std: float, min_std: float) -> None:
+        super().__init__()
+        self.size, self.min_std = size, min_std
+        self.log_std = nn.Parameter(torch.full((size,), math.log(initial_std)))
+
+    def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
+        noise = torch.randn(outputs.shape, generator=generator, device=outputs.device)
+        return torch.addcmul(outputs, noise, self.log_std.exp())
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        deviations = (actions - outputs) * (-self.log_std).exp()
+        constant = 0.5 * self.size * math.log(2 * math.pi)
+        return -0.5 * deviations.square().sum(1) - (self.log_std.sum() + constant)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        each = self.log_std.sum() + 0.5 * self.size * (1 + math.log(2 * math.pi))
+        return each.expand(len(outputs))
+
+    @torch.no_grad()
+    def keep_floor(self) -> None:
+        """Brings the deviation back to its floor."""
+        if self.min_std > 0:
+            self.log_std.clamp_(min=math.log(self.min_std))
+
+    def metrics(self) -> Metrics:
+        return {"ppo/std": float(self.log_std.detach().exp().mean())}
+
+
+class Categorical(nn.Module):
+    """Logits from the network; actions are one-hot codes."""
+
+    def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
+        drawn = torch.multinomial(outputs.softmax(1), 1, generator=generator)
+        return nn.functional.one_hot(drawn.squeeze(1), outputs.shape[1]).to(outputs.dtype)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return nn.functional.one_hot(outputs.argmax(1), outputs.shape[1]).to(outputs.dtype)
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        return (outputs.log_softmax(1) * actions).sum(1)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        logs = outputs.log_softmax(1)
+        return -(logs.exp() * logs).sum(1)
+
+    def keep_floor(self) -> None:
+        """There is none."""
+
+    def metrics(self) -> Metrics:
+        return {}
+
+
+def distribution_for(
+    actions: ActionWriter, initial_std: float, min_std: float
+) -> Gaussian | Categorical:
+    """The policy for a kind of actions."""
+    return Categorical() if actions.discrete else Gaussian(actions.size, initial_std, min_std)

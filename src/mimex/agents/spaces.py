@@ -1,0 +1,143 @@
+"""From a task's spaces to what networks take, and back: the boundary to NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mimex.data.rollout import Stored
+
+IMAGE, VECTOR = "image", "vector"
+"""The parts of what is kept of an observation."""
+
+
+class ObservationReader:
+    """Sorts the parts of any observation into one picture and one vector.
+
+    Boxes of bytes with three dimensions are pictures; all else is flattened, discrete parts as
+    one-hot codes, and parts of a Dict follow each other by name.
+
+    Attributes:
+        image: Shape ``(C, H, W)`` of the picture, or None.
+        vector: Numbers of the vector; 0 where there is nothing but a picture.
+
+    Args:
+        space: Of a single observation.
+        device: Where tensors shall be.
+    """
+
+    def __init__(self, space: spaces.Space[Any], device: torch.device | str = "cpu") -> None:
+        self.space, self.device = space, torch.device(device)
+        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        images = [name for name, part in parts.items() if _is_image(part)]
+        if len(images) > 1:
+            raise ValueError(
+                f"the observation has {len(images)} pictures ({', '.join(images)}), but one is "
+                "what agents take: leave the others out with gymnasium's FilterObservation"
+            )
+        self._image = images[0] if images else None
+        self.image: tuple[int, int, int] | None = None
+        self._channels_last = False
+        if self._image is not None:
+            shape = parts[self._image].shape
+            assert shape is not None
+            self._channels_last = shape[2] < shape[0]
+            height, width, depth = shape if self._channels_last else (*shape[1:], shape[0])
+            self.image = (depth, height, width)
+        self._vectors = {name: part for name, part in parts.items() if name != self._image}
+        self.vector = sum(_width(name, part) for name, part in self._vectors.items())
+
+    @property
+    def layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """What is kept of an observation."""
+        found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+        if self.image is not None:
+            found[IMAGE] = (self.image, torch.uint8)
+        return found | {VECTOR: ((self.vector,), torch.float32)}
+
+    def __call__(self, observation: Any) -> Stored:
+        """A batch of observations as the environments gave it, as tensors on the device."""
+        parts = observation if isinstance(self.space, spaces.Dict) else {"": observation}
+        found: Stored = {}
+        if self._image is not None:
+            image = torch.as_tensor(parts[self._image], device=self.device)
+            found[IMAGE] = image.movedim(-1, 1) if self._channels_last else image
+        columns = [self._column(part, parts[name]) for name, part in self._vectors.items()]
+        if len(columns) == 1:
+            found[VECTOR] = columns[0]
+        else:
+            size = len(next(iter(parts.values())))
+            found[VECTOR] = torch.cat([torch.zeros(size, 0, device=self.device), *columns], dim=1)
+        return found
+
+    def _column(self, space: spaces.Space[Any], values: Any) -> Tensor:
+        if isinstance(space, spaces.Discrete):
+            codes = torch.as_tensor(values, device=self.device).long() - int(space.start)
+            return torch.nn.functional.one_hot(codes, int(space.n)).float()
+        vectors: Tensor = torch.as_tensor(values, dtype=torch.float32, device=self.device)
+        return vectors if vectors.ndim == 2 else vectors.reshape(len(vectors), -1)
+
+
+class ActionWriter:
+    """Turns an agent's actions into what the environments take.
+
+    A Box's numbers are -1 to 1 for the agent, whatever the task's own bounds; beyond them they are
+    cut off. Where a bound is infinite numbers go as they are. Discrete actions are one-hot codes.
+
+    Attributes:
+        size: Numbers of an action as the agent has it.
+        discrete: Whether actions are one-hot codes.
+
+    Args:
+        space: Of a single action.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.discrete = isinstance(space, spaces.Discrete)
+        self._dtype, self._start, self._shape = space.dtype, 0, space.shape or ()
+        self._bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
+        if isinstance(space, spaces.Discrete):
+            self.size, self._start = int(space.n), int(space.start)
+        elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+            self.size = math.prod(space.shape)
+            if np.isfinite([space.low, space.high]).all():
+                self._bounds = space.low.ravel(), space.high.ravel()
+        else:
+            raise ValueError(
+                f"the action space is {space}, but agents take a Box of real numbers or Discrete: "
+                "wrap the task, for example with gymnasium's FlattenAction"
+            )
+
+    def __call__(self, actions: Tensor) -> NDArray[Any]:
+        """Actions ``(B, size)`` as the environments take them."""
+        if self.discrete:
+            return (actions.argmax(1) + self._start).cpu().numpy().astype(self._dtype)
+        numbers = actions.cpu().numpy()
+        if self._bounds is not None:
+            low, high = self._bounds
+            numbers = numbers.clip(-1.0, 1.0)
+            if (low != -1.0).any() or (high != 1.0).any():
+                numbers = low + (numbers + 1) * 0.5 * (high - low)
+        return numbers.astype(self._dtype, copy=False).reshape(len(numbers), *self._shape)
+
+
+def _is_image(space: spaces.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def _width(name: str, space: spaces.Space[Any]) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return math.prod(space.shape)
+    of = f"{name!r} of the observation" if name else "the observation"
+    raise ValueError(
+        f"{of} is {space}, but agents take Box, Discrete, MultiBinary, or a Dict of these: "
+        "flatten it with gymnasium's FlattenObservation"
+    )

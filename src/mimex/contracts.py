@@ -1,0 +1,183 @@
+"""What the training loop asks of its parts: agents, environments and observers.
+
+The loop (``train/loop.py``) knows these and nothing else. An environment is a plain
+``gymnasium.vector.VectorEnv`` that resets in the same step; what more it can do is optional, and
+looked up here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from mimex.types import Metrics, Window
+
+UNKNOWN_STEPS = 1000
+"""Length of an episode, for progress bars, where nobody says how long it may be."""
+
+
+class Step(NamedTuple):
+    """One step of all N environments."""
+
+    observation: Any  # on which the agent acted, as the environments gave it
+    actions: NDArray[Any]
+    next_observation: Any  # the next episode's first one where an episode ended
+    rewards: NDArray[Any]  # (N,) of the task
+    terminated: NDArray[np.bool_]  # (N,)
+    truncated: NDArray[np.bool_]  # (N,)
+    info: Mapping[str, Any]
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """``(N,)``: the step was the last of its episode."""
+        return self.terminated | self.truncated
+
+
+class Scored(NamedTuple):
+    """The raw bonus of steps since the last time it was asked for."""
+
+    rounds: NDArray[np.int64]  # (n,) which of the steps, counted from 0 since the last time
+    bonus: NDArray[np.floating[Any]]  # (n, N)
+    after: bool  # windows end at what the steps led to, not at what the agent acted on
+    most_novel: Window | None  # some of the windows with the greatest bonus
+
+
+class Policy(Protocol):
+    """What an evaluation plays."""
+
+    def policy(self, observation: Any, *, deterministic: bool = True, step: int = 0) -> Any:
+        """Actions, as the environments take them, for a batch of observations.
+
+        Args:
+            observation: As the environments gave it.
+            deterministic: Without the noise of training; else drawn from the policy's generator.
+            step: Steps of the agent so far, where its noise depends on them.
+        """
+
+
+class Stateful(Protocol):
+    """Something that continues exactly from what it said of itself."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``load_state_dict`` needs to continue exactly here."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+
+
+class Agent(Stateful, Protocol):
+    """An algorithm with its memory and its bonus: it acts, takes in what came of it, and learns.
+
+    Attributes:
+        algorithm: What an evaluation plays, and what its checkpoint holds under "algorithm".
+        warming_up: True while steps only serve to know the observations' size; when that ends,
+            new episodes begin.
+        resting: Whether a run may be saved and ended here.
+        updates: How often the algorithm has learned so far.
+        continues_episodes: Whether, after its state was loaded, the episodes can go on that ran
+            when it was saved.
+        bonus: What scores windows.
+        probe: The first windows that the bonus learned from, whose bonus is followed.
+    """
+
+    algorithm: Any
+    bonus: Any
+    updates: int
+    probe: Window | None
+
+    @property
+    def warming_up(self) -> bool: ...
+
+    @property
+    def resting(self) -> bool: ...
+
+    @property
+    def continues_episodes(self) -> bool: ...
+
+    def begin(self, observation: Any) -> None:
+        """New episodes begin in all environments, with this observation."""
+
+    def act(self, observation: Any, step: int) -> NDArray[Any]:
+        """Actions for all environments; ``step`` counts the agent's own so far."""
+
+    def observe(self, step: Step) -> None:
+        """Takes in what came of the actions."""
+
+    def update(self, step: int, *, last: bool) -> Metrics | None:
+        """Learns where that is due; metrics where a row of them is, and at the last step."""
+
+    def scored(self) -> Scored | None:
+        """The bonus of the newest steps, for a map; computed when asked for."""
+
+
+class Observer:
+    """Looks on, step by step, and says something about it with each row of metrics."""
+
+    def begin(self, observation: Any) -> None:
+        """New episodes begin in all environments, with this observation."""
+
+    def step(self, step: Step) -> None:
+        """Takes in one step of all environments."""
+
+    def metrics(self, agent: Agent) -> Metrics:
+        """What to say in this row."""
+        return {}
+
+    def record(self, run: Path, step: int, agent: Agent) -> None:
+        """Writes what is too large for a row into the run folder, at each evaluation."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``load_state_dict`` needs to continue exactly here."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+
+
+@runtime_checkable
+class SavesState(Protocol):
+    """Environments that can be continued bit for bit."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Arrays and JSON-able values."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continues from what ``get_state`` returned."""
+
+
+@runtime_checkable
+class Located(Protocol):
+    """Environments that say where they are, for coverage and maps.
+
+    Attributes:
+        place_kind: "hand" for positions in metres in the box that the robots reach, "state" for
+            any other vectors.
+    """
+
+    place_kind: str
+
+    def places(self) -> NDArray[Any]:
+        """``(N, d)``: where each environment is now."""
+
+
+@runtime_checkable
+class ChangesReward(Protocol):
+    """Environments whose reward can be changed while they run, as a curriculum does."""
+
+    def set_reward(self, weights: str) -> None:
+        """The reward from the next step on, by its name."""
+
+
+def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
+    """Frames of the simulation that one step of an environment counts as."""
+    return int(getattr(env.unwrapped, "frames_a_step", 1))
+
+
+def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:
+    """Steps after which an episode is cut off; a guess where the environments do not say so."""
+    return int(getattr(env.unwrapped, "episode_steps", None) or UNKNOWN_STEPS)
