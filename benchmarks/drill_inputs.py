@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 import mimex
 from mimex.bonus import masks
-from mimex.bonus.size import AutoencoderSize
+from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.config import TrainConfig
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import RolloutWindows

@@ -33,8 +33,9 @@ from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.agents.spaces import ActionWriter, ObservationReader
+from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
-from mimex.config import BONUSES, TrainConfig, preset
+from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 
 RESULTS = Path(__file__).parent / "results" / "train.md"

@@ -6,7 +6,7 @@ import pytest
 
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.size import AutoencoderSize
+from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.presets import NOISE_STEPS
 from mimex.envs.dmc_tasks import NAMES

@@ -10,15 +10,19 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mimex.bonus import BONUSES
+
 if TYPE_CHECKING:
     from mimex.bonus import masks
+    from mimex.bonus.autoencoder import LARGER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
+    from mimex.bonus.disagreement import Disagreement
+    from mimex.bonus.e3b import E3B
     from mimex.bonus.icm import ICM
     from mimex.bonus.mimex import MIMEx
     from mimex.bonus.pseudocount import PseudoCount
     from mimex.bonus.rnd import RND
     from mimex.bonus.scale import BonusScale, Rewards
-    from mimex.bonus.size import LARGER, AutoencoderSize
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
     from mimex.interop.single import wrap
@@ -30,19 +34,14 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "Window": "mimex.types",
-    "MIMEx": "mimex.bonus.mimex",
-    "RND": "mimex.bonus.rnd",
-    "ICM": "mimex.bonus.icm",
-    "PseudoCount": "mimex.bonus.pseudocount",
-    "NoBonus": "mimex.bonus.base",
-    "ConstantBonus": "mimex.bonus.base",
+    **{name: f"mimex.bonus.{module}" for module, name in (x.split(":") for x in BONUSES.values())},
     "IntrinsicReward": "mimex.bonus.base",
     "BonusScale": "mimex.bonus.scale",
     "Rewards": "mimex.bonus.scale",
     "WindowTracker": "mimex.data.tracker",
     "RolloutWindows": "mimex.data.windows",
-    "AutoencoderSize": "mimex.bonus.size",
-    "LARGER": "mimex.bonus.size",
+    "AutoencoderSize": "mimex.bonus.autoencoder",
+    "LARGER": "mimex.bonus.autoencoder",
     "wrap": "mimex.interop.single",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",
@@ -54,6 +53,8 @@ __all__ = [
     "RND",
     "ICM",
     "PseudoCount",
+    "Disagreement",
+    "E3B",
     "NoBonus",
     "ConstantBonus",
     "IntrinsicReward",

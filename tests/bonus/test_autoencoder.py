@@ -2,9 +2,8 @@ import pytest
 import torch
 from benchmarks.plain import PlainAutoencoder
 
-from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
+from mimex.bonus.autoencoder import LARGER, AutoencoderSize, MaskedSequenceAutoencoder
 from mimex.bonus.masks import FeatureMask, NextStepMask, TimeMask
-from mimex.bonus.size import LARGER, AutoencoderSize
 
 B, L, D = 12, 5, 9
 
@@ -206,3 +205,19 @@ def test_a_reconstruction_has_the_error_that_error_tells(numbers):
     squares = (filled - features).square() * wide
     expected = squares.sum((1, 2)) / wide.sum((1, 2)).clamp(min=1)
     torch.testing.assert_close(expected, model.error(features, hidden, valid).detach())
+
+
+def test_masks_of_windows_too_long_for_a_number_of_64_bits_are_told_apart():
+    """A key of one bit a step, and the window beside it, overflowed at 64 bits in all."""
+    length, batch, masks = 70, 6, 4
+    torch.manual_seed(0)
+    model = MaskedSequenceAutoencoder(3, length, AutoencoderSize(8, 1, 2, 8, 1, 2))
+    features = torch.randn(batch, length, 3)
+    hidden = TimeMask(0.7).draw(
+        torch.ones(batch, length, dtype=torch.bool), masks, torch.Generator().manual_seed(0)
+    )
+    hidden[1] = hidden[0]  # drawn twice, which is computed once
+    errors = model.errors(features, hidden, None, None, hidden)
+    alone = torch.stack([model.error(features, mask) for mask in hidden])
+    assert torch.allclose(errors, alone, atol=1e-6)
+    assert torch.equal(errors[0], errors[1])

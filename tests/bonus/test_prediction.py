@@ -6,10 +6,14 @@ import math
 import pytest
 import torch
 from tests.states import assert_refused_or_loaded
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import mimex
+from mimex.bonus import bonus_class
+from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.base import EpisodicReward
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
-from mimex.bonus.size import AutoencoderSize
+from mimex.bonus.prediction import PIECE_WINDOWS
 from mimex.nn.parallel import use_workers
 from mimex.types import Window
 
@@ -24,6 +28,8 @@ MAKERS = {
     "rnd": lambda **kw: mimex.RND(D, L, **kw),
     "icm": lambda **kw: mimex.ICM(D, A, L, **kw),
     "pseudocount": lambda **kw: mimex.PseudoCount(D, L, masks=2, **kw),
+    "disagreement": lambda **kw: mimex.Disagreement(D, A, L, **kw),
+    "e3b": lambda **kw: mimex.E3B(D, A, L, **kw),
 }
 
 
@@ -80,8 +86,9 @@ def test_learn_pays_what_reward_said_before_the_step(make):
         assert bonus.steps == seed + 1
 
 
-def test_learning_makes_what_was_seen_less_novel_than_what_was_not(make):
-    bonus = make(lr=3e-3)
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "e3b"])  # of an episode
+def test_learning_makes_what_was_seen_less_novel_than_what_was_not(name):
+    bonus = MAKERS[name](lr=3e-3)
     seen = windows(1, batch=16)
     start = float(bonus.reward(seen).mean())
     for _ in range(60):
@@ -143,7 +150,7 @@ def test_train_fraction_scores_all_and_trains_on_a_part(make):
 def test_pieces_change_nothing(make, monkeypatch):
     whole, chunked = make(), make()
     a, metrics_a = whole.learn(windows(padded=True), 0.6)
-    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
     b, metrics_b = chunked.learn(windows(padded=True), 0.6)
     assert torch.allclose(a, b, atol=1e-6)
     assert metrics_a == pytest.approx(metrics_b, abs=1e-5)
@@ -153,7 +160,7 @@ def test_pieces_change_nothing(make, monkeypatch):
 
 
 def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
-    monkeypatch.setattr("mimex.bonus.pieces.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
     results = []
     before = torch.get_num_threads()
     try:
@@ -250,11 +257,79 @@ def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
         assert same_state(before, bonus.state_dict())
 
 
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
+def test_whether_features_are_normalised_must_be_as_it_was_saved(name):
+    for normalise in (True, False):
+        saved, other = MAKERS[name](normalise=normalise), MAKERS[name](normalise=not normalise)
+        saved.learn(windows())
+        other.learn(windows(1))
+        before = other.state_dict()
+        with pytest.raises(ValueError, match=f"normalise={not normalise}"):
+            other.load_state_dict(saved.state_dict())
+        assert same_state(before, other.state_dict())
+
+
+def test_a_bonus_stays_on_the_device_that_it_was_told(make):
+    """With another default device, a tensor made without saying where would be told apart."""
+    bonus = make(device="cpu")
+    window = windows(padded=True)
+    starts = torch.ones(B, dtype=torch.bool)
+    use_workers(1)  # modes belong to a thread
+    with torch.device("meta"), OnDevice("cpu") as seen:
+        paid, _ = bonus.learn(window, 0.5)
+        assert torch.equal(bonus.reward(window), bonus.reward(window))
+        if isinstance(bonus, EpisodicReward):
+            bonus.follow(window, starts)
+        bonus.load_state_dict(bonus.state_dict())
+    assert paid.device.type == "cpu"
+    assert seen.tensors > 50
+
+
+class OnDevice(TorchDispatchMode):
+    """Every tensor that an operation makes has to be on one device."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device, self.tensors = device, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for made in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(made, torch.Tensor):
+                self.tensors += 1
+                assert made.device.type == self.device, func
+        return out
+
+
+def test_pieces_cover_all_rows_once_in_order_and_are_even_in_number():
+    bonus = mimex.RND(27, L)
+    for total in (1000, 1792, 300, 257, 4096):
+        for rows in (range(total), torch.randperm(total)):
+            cut = bonus._pieces(rows)
+            covered = torch.cat([torch.arange(total)[piece] for piece in cut])
+            assert torch.equal(covered, torch.as_tensor(list(rows)))
+            assert len(cut) % 2 == 0
+            assert max(len(torch.arange(total)[piece]) for piece in cut) <= PIECE_WINDOWS[1]
+    assert bonus._pieces(range(200)) == [slice(0, 200)]
+    assert bonus._pieces(range(0)) == []
+
+
+def test_wide_windows_come_in_small_pieces_and_other_devices_need_none():
+    narrow, wide = mimex.RND(27, L), mimex.RND(27, L)
+    wide.feature_dim = 39_200
+    assert len(narrow._pieces(range(4096))) == 4096 // PIECE_WINDOWS[1]
+    assert len(wide._pieces(range(4096))) == 4096 // PIECE_WINDOWS[0]
+    narrow.device = torch.device("cuda")
+    assert narrow._pieces(range(4096)) == [slice(0, 4096)]
+
+
 LAZY = {
     "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalise=True),
     "rnd": lambda: mimex.RND(length=L),
     "icm": lambda: mimex.ICM(None, A, L),
     "pseudocount": lambda: mimex.PseudoCount(length=L),
+    "disagreement": lambda: mimex.Disagreement(None, A, L),
+    "e3b": lambda: mimex.E3B(None, A, L),
 }
 
 
@@ -418,6 +493,10 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.RND(D, hidden=(4, 0)), r"hidden=\(4, 0\)"),
         (lambda: mimex.RND(D, output_dim=-1), "output_dim=-1"),
         (lambda: mimex.PseudoCount(D, hidden=(0,)), r"hidden=\(0,\)"),
+        (lambda: mimex.Disagreement(D, A, models=1), "models=1"),
+        (lambda: mimex.E3B(D, A, ridge=0.0), "ridge=0.0"),
+        (lambda: mimex.E3B(D), "give both or neither"),
+        (lambda: mimex.MIMEx(D, mask_type="word"), "mask_type='word'"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()
@@ -425,7 +504,7 @@ def test_settings_are_checked_at_construction():
     assert mimex.MIMEx(D, 2, 0.7).effective_ratio == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.RND, mimex.ICM, mimex.PseudoCount])
+@pytest.mark.parametrize("kind", [bonus_class(name) for name in LAZY])
 def test_the_american_spelling_is_answered_with_ours(kind):
     with pytest.raises(TypeError, match="normalize=: it is spelt normalise="):
         kind(normalize=True)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from mimex.bonus.size import LARGER
+from mimex.bonus.autoencoder import LARGER
 from mimex.study.check import config_of
 from mimex.study.plans import A_ROLLOUT, PLANS, named
 

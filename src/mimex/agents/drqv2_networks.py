@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mimex.agents.drqv2_settings import DrQv2Settings
-from mimex.nn.mlp import mlp
+from mimex.nn.layers import mlp
 
 EDGE = 1e-6
 """Actions stay this far inside of [-1, 1] (DrQ-v2)."""

@@ -19,7 +19,7 @@ from mimex.agents.return_scale import ReturnScale, explained_variance, standardi
 from mimex.agents.spaces import ActionWriter
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
-from mimex.nn.mlp import mlp
+from mimex.nn.layers import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
 

@@ -11,16 +11,45 @@ Savings over the textbook arithmetic, none of which changes a number:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.size import AutoencoderSize
-from mimex.bonus.tokens import key_bias_of, places
-from mimex.nn.squared_error import squared_error
-from mimex.nn.transformer import Block, run, sinusoidal_positions
+from mimex.nn.layers import squared_error
+from mimex.nn.transformer import Block, key_bias_of, run, sinusoidal_positions
+
+
+@dataclass(frozen=True)
+class AutoencoderSize:
+    """Widths and depths of the autoencoder; the defaults are the paper's."""
+
+    width: int = 128
+    depth: int = 4
+    heads: int = 4
+    decoder_width: int = 64
+    decoder_depth: int = 1
+    decoder_heads: int = 2
+    mlp_ratio: float = 4.0
+    class_token: bool = False  # a learned token beside the visible ones, as the released code has
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name != "class_token" and not 0 < value < math.inf:
+                raise ValueError(f"{name}={value} must be positive.")
+
+
+PAPER = AutoencoderSize()
+"""The paper's."""
+
+RELEASED = AutoencoderSize(class_token=True)
+"""The released code's model."""
+
+LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
+"""The paper's larger decoder: width, depth and heads doubled."""
 
 
 class MaskedSequenceAutoencoder(nn.Module):
@@ -42,13 +71,13 @@ class MaskedSequenceAutoencoder(nn.Module):
         self,
         feature_dim: int,
         length: int,
-        size: AutoencoderSize | None = None,
+        size: AutoencoderSize = PAPER,
         action_dim: int | None = None,
     ) -> None:
         super().__init__()
         if min(feature_dim, length) < 1:
             raise ValueError(f"feature_dim={feature_dim}, length={length}: both must be 1 or more.")
-        self.size = size = size or AutoencoderSize()
+        self.size = size
         self.feature_dim, self.length, self.action_dim = feature_dim, length, action_dim
         self.encoder_embed = nn.Linear(feature_dim, size.width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, size.width)) if size.class_token else None
@@ -112,23 +141,26 @@ class MaskedSequenceAutoencoder(nn.Module):
         if not bool(targets.any()):
             return features.new_zeros(hidden.shape[:2])
         if hidden.ndim == 4:
-            return self._number_errors(features, hidden, valid, actions, targets)
-        masks, batch, length = hidden.shape
-        window = torch.arange(masks * batch, device=hidden.device) % batch
-        hidden, targets = hidden.flatten(0, 1), targets.flatten(0, 1)  # (K*B, L)
+            residual = self.numbers(features, hidden, valid, actions) - features
+            squares: Tensor = residual.square() * targets
+            return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
+        masks, batch = hidden.shape[:2]
+        window = torch.arange(batch, device=hidden.device)
         if masks == 1:
-            return self._step_errors(features, window, hidden, valid, actions, targets)[None]
-        # Masks drawn twice for a window are computed once: of the five masks that keep one step
-        # of five, five draws hit 3.4.
-        code = (hidden << torch.arange(length, device=hidden.device)).sum(1) + (window << length)
-        _, back = torch.unique(code, return_inverse=True)
-        first = torch.empty_like(back).scatter_(
-            0, back, torch.arange(len(back), device=back.device)
+            rows = back = window
+        else:
+            # Masks drawn twice for a window are computed once: of the five masks that keep one
+            # step of five, five draws hit 3.4.
+            equal = (hidden.unsqueeze(1) == hidden).all(3)  # (K, K, B)
+            first = equal.byte().argmax(1) * batch + window  # (K, B): row of the first such draw
+            rows, back = torch.unique(first, return_inverse=True)
+        hidden, targets = hidden.flatten(0, 1)[rows], targets.flatten(0, 1)[rows]  # (R, L)
+        decoded, steps, real = self.decoded(features, rows % batch, hidden, valid, actions, targets)
+        pred, flat = self.decoder_pred, features.flatten(0, 1)
+        squares = squared_error(
+            decoded.flatten(0, 1), pred.weight, pred.bias, flat, steps.flatten()
         )
-        first = first[: int(back.max()) + 1]
-        errors = self._step_errors(
-            features, window[first], hidden[first], valid, actions, targets[first]
-        )
+        errors: Tensor = (squares.view(real.shape) * real).sum(1) / real.sum(1).clamp(min=1)
         return errors[back].view(masks, batch)
 
     @torch.no_grad()
@@ -149,25 +181,6 @@ class MaskedSequenceAutoencoder(nn.Module):
         out = features.flatten(0, 1).clone()
         out[rows[ok]] = self.decoder_pred(decoded[ok])
         return out.view_as(features)
-
-    def _step_errors(
-        self,
-        features: Tensor,
-        window: Tensor,
-        hidden: Tensor,
-        valid: Tensor | None,
-        actions: Tensor | None,
-        targets: Tensor,
-    ) -> Tensor:
-        """Errors ``(R,)`` of windows ``features[window]`` under masks ``hidden (R, L)``."""
-        decoded, rows, ok = self.decoded(features, window, hidden, valid, actions, targets)
-        pred = self.decoder_pred
-        errors = squared_error(
-            decoded.flatten(0, 1), pred.weight, pred.bias, features.flatten(0, 1), rows.flatten()
-        )
-        errors = errors.view(ok.shape) * ok
-        means: Tensor = errors.sum(1) / ok.sum(1).clamp(min=1)
-        return means
 
     def decoded(
         self,
@@ -218,19 +231,6 @@ class MaskedSequenceAutoencoder(nn.Module):
         x = self._decode(x, key_bias_of(torch.cat([asked_ok, shown_ok], dim=1)), asked.shape[1])
         return x, first + asked, asked_ok
 
-    def _number_errors(
-        self,
-        features: Tensor,
-        hidden: Tensor,
-        valid: Tensor | None,
-        actions: Tensor | None,
-        targets: Tensor,
-    ) -> Tensor:
-        """Errors ``(K, B)`` where ``hidden (K, B, L, D)`` hides single numbers."""
-        residual = self.numbers(features, hidden, valid, actions) - features
-        squares: Tensor = residual.square() * targets
-        return squares.sum((2, 3)) / targets.sum((2, 3)).clamp(min=1)
-
     def numbers(
         self, features: Tensor, hidden: Tensor, valid: Tensor | None, actions: Tensor | None
     ) -> Tensor:
@@ -276,3 +276,13 @@ def _initialise(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
+
+
+def places(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The places of True in each row ``(R, L)``: ``(R, most)``, and which of them are real."""
+    counts = chosen.sum(1)
+    most = int(counts.max()) if len(counts) else 0
+    if int(counts.sum()) == most * len(counts):  # the same number in every row
+        return chosen.nonzero()[:, 1].view(len(chosen), most), chosen.new_ones(len(chosen), most)
+    first = chosen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    return first, torch.arange(most, device=chosen.device) < counts.unsqueeze(1)

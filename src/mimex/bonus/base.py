@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -37,6 +37,41 @@ class IntrinsicReward(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+
+
+@runtime_checkable
+class EpisodicReward(IntrinsicReward, Protocol):
+    """A bonus that depends on the whole episode so far, beyond what a window holds of it.
+
+    It keeps what it needs of each environment's episode. Whoever steps environments calls
+    ``follow`` once for every step, in their order; ``reward`` scores a window as if its episode had
+    begun with it, and ``learn`` trains. The episode so far is part of ``state_dict``.
+    """
+
+    def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
+        """Scores one step of each environment ``(B,)``, and takes it into the episode so far.
+
+        Args:
+            window: One window of each environment.
+            starts: ``(B,)`` bool: the step is the first of its episode.
+            envs: ``(B,)`` whole numbers: the environments that the windows are of; when left out,
+                the first B.
+        """
+
+
+def require_no_episode(bonus: IntrinsicReward, where: str) -> None:
+    """Refuses a bonus that needs its episode's whole past where nobody can tell it.
+
+    Args:
+        bonus: Any.
+        where: What it was to be used for.
+    """
+    if isinstance(bonus, EpisodicReward):
+        raise ValueError(
+            f"{type(bonus).__name__} needs its episode's whole past, step by step, which "
+            f"{where} does not have: use it on-policy (mimex train with ppo, mimex.wrap, "
+            "mimex.wrap_vector, BonusVecEnv), or choose another bonus."
+        )
 
 
 class ConstantBonus:

@@ -3,20 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths, tell_codes
+from mimex.bonus.inputs import check_widths, tell_codes
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
-from mimex.nn.mlp import mlp
+from mimex.bonus.state import Shared
+from mimex.nn.layers import mlp
 from mimex.types import Window
 
 
-class ICM(MaskedPrediction):
+class InverseDynamics(MaskedPrediction):
+    """Features from which a model can tell the action between two steps: what ICM and E3B share.
+
+    The encoder ``phi`` learns from the inverse model alone. ``ICM`` explains the arguments.
+    """
+
+    def __init__(
+        self,
+        feature_dim: int | None,
+        action_dim: int | None,
+        length: int,
+        *,
+        discrete: bool | None,
+        embed_dim: int,
+        hidden: int,
+        lr: float,
+        **shared: Unpack[Shared],
+    ) -> None:
+        check_widths(embed_dim=embed_dim, hidden=hidden)
+        self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
+        super().__init__(
+            feature_dim,
+            length=length,
+            mask=LastMask(),
+            lr=lr,
+            uses_actions=True,
+            action_dim=action_dim,
+            **shared,
+        )
+
+    def inverse_networks(self, feature_dim: int) -> dict[str, nn.Module]:
+        """The encoder and the inverse model by name."""
+        assert self.action_dim is not None
+        self.embed = nn.Linear(feature_dim, self.embed_dim)
+        self.inverse_model = mlp((2 * self.embed_dim, self.hidden, self.action_dim))
+        return {"embed": self.embed, "inverse": self.inverse_model}
+
+    def inverse_loss(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """How badly the action of the newest transition is told from its two steps.
+
+        Returns:
+            The loss ``(B,)``, zero where there is no whole transition, and the features of both
+            steps ``(B, E)``.
+        """
+        assert actions is not None
+        action = actions[:, -1]  # led from step -2 to step -1
+        before, after = self.embed(x[:, -2:]).unbind(1)
+        guess: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
+        if self.discrete:
+            loss = F.cross_entropy(guess, action.argmax(1), reduction="none")
+        else:
+            loss = (guess - action).square().mean(1)
+        return loss * valid[:, -2:].all(1), before, after
+
+    def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
+        if self.discrete is None and window.actions is not None and bool(whole.any()):
+            codes = window.actions.ndim == 2
+            self.discrete = codes or tell_codes(window.actions[:, -1:], whole, None)
+        return super()._read(window)
+
+    def extra_state(self) -> dict[str, Any]:
+        """What actions are."""
+        return super().extra_state() | {"discrete": self.discrete if self.steps else None}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """What actions were."""
+        super().load_extra(state)
+        if state.get("discrete") is not None:
+            self.discrete = state["discrete"]
+
+
+class ICM(InverseDynamics):
     """Pays for the error of predicting the next step's features (Pathak et al., 2017).
 
     The input is a transition ``(phi(s), a, phi(s'))``; ``phi(s')`` is hidden. The encoder ``phi``
@@ -32,10 +107,7 @@ class ICM(MaskedPrediction):
         embed_dim: Width of ``phi``.
         hidden: Width of the hidden layer of the inverse and of the forward model.
         lr: Learning rate of Adam.
-        encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics.
-        device: Where the networks live.
-        seed: Of the initial weights.
+        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
     def __init__(
@@ -48,76 +120,26 @@ class ICM(MaskedPrediction):
         embed_dim: int = 288,
         hidden: int = 256,
         lr: float = 1e-3,
-        encoder: Encoder | None = None,
-        normalise: bool = False,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
+        **shared: Unpack[Shared],
     ) -> None:
-        check_widths(embed_dim=embed_dim, hidden=hidden)
-        if action_dim is not None and action_dim < 1:
-            raise ValueError(f"action_dim={action_dim} must be at least 1.")
-        if feature_dim is not None and action_dim is None:
-            raise ValueError("feature_dim is given and action_dim is not: give both or neither.")
-        self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
         super().__init__(
             feature_dim,
-            length=length,
-            mask=LastMask(),
-            masks=1,
+            action_dim,
+            length,
+            discrete=discrete,
+            embed_dim=embed_dim,
+            hidden=hidden,
             lr=lr,
-            action_dim=action_dim,
-            encoder=encoder,
-            normalise=normalise,
-            device=device,
-            seed=seed,
+            **shared,
         )
-
-    def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        if self.action_dim is None and window.actions is not None:
-            if window.actions.ndim != 3:
-                raise ValueError(
-                    "actions are discrete, and their number cannot be seen from a window: give "
-                    "action_dim."
-                )
-            self.action_dim = int(window.actions.shape[2])
-        if self.action_dim is None:
-            raise ValueError(
-                "ICM uses actions, but the window has none: Window(features, valid, actions), "
-                "where actions[:, k] led to features[:, k]."
-            )
-        whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
-        if self.discrete is None and window.actions is not None and bool(whole.any()):
-            codes = window.actions.ndim == 2
-            self.discrete = codes or tell_codes(window.actions[:, -1:], whole, None)
-        return super()._read(window)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer, statistics, generator, counters, and what actions are."""
-        actions = {"action_dim": self.action_dim, "discrete": self.discrete if self.steps else None}
-        return super().state_dict() | actions
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
-        before = self.action_dim
-        self.action_dim = before or state.get("action_dim")
-        try:
-            super().load_state_dict(state)
-        except Exception:
-            self.action_dim = before
-            raise
-        if state.get("discrete") is not None:
-            self.discrete = state["discrete"]
 
     def build(self, feature_dim: int) -> nn.Module:
         """Encoder, inverse model and forward model."""
+        networks = self.inverse_networks(feature_dim)
         assert self.action_dim is not None
         width = self.embed_dim
-        self.embed = nn.Linear(feature_dim, width)
-        self.inverse_model = mlp((2 * width, self.hidden, self.action_dim))
         self.forward_model = mlp((width + self.action_dim, self.hidden, width))
-        return nn.ModuleDict(
-            {"embed": self.embed, "inverse": self.inverse_model, "forward_": self.forward_model}
-        )
+        return nn.ModuleDict(networks | {"forward_": self.forward_model})
 
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
@@ -128,15 +150,9 @@ class ICM(MaskedPrediction):
         neither.
         """
         assert actions is not None
-        action = actions[:, -1]  # led from step -2 to step -1
-        before, after = self.embed(x[:, -2:]).unbind(1)
-        guess: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
-        if self.discrete:
-            inverse = F.cross_entropy(guess, action.argmax(1), reduction="none")
-        else:
-            inverse = (guess - action).square().mean(1)
+        inverse, before, after = self.inverse_loss(x, actions, valid)
         # The encoder must not make its features easy to predict: the forward error stops here.
-        predicted: Tensor = self.forward_model(torch.cat([before.detach(), action], dim=1))
-        forward = (predicted - after.detach()).square().mean(1)
+        known = torch.cat([before.detach(), actions[:, -1]], dim=1)
+        forward = (self.forward_model(known) - after.detach()).square().mean(1)
         whole = valid[:, -2:].all(1)  # there is a transition at all
-        return (forward * whole * hidden[0, :, -1]).unsqueeze(0), inverse * whole
+        return (forward * whole * hidden[0, :, -1]).unsqueeze(0), inverse

@@ -65,6 +65,20 @@ def read_actions(window: Window, action_dim: int, device: torch.device) -> Tenso
     return check_finite(actions.float(), "actions", window.valid.to(device))
 
 
+def find_action_dim(window: Window, kind: str) -> int:
+    """Numbers an action of a window, for a bonus of this kind that was not given it."""
+    if window.actions is None:
+        raise ValueError(
+            f"{kind} uses actions, but the window has none: Window(features, valid, actions), "
+            "where actions[:, k] led to features[:, k]."
+        )
+    if window.actions.ndim != 3:
+        raise ValueError(
+            "actions are discrete, and their number cannot be seen from a window: give action_dim."
+        )
+    return int(window.actions.shape[2])
+
+
 def tell_codes(features: Tensor, valid: Tensor, before: bool | None) -> bool:
     """Whether the valid steps of ``features (B, L, D)`` are codes of discrete values, one or more.
 

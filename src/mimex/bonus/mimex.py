@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
-from mimex.bonus.inputs import Encoder
-from mimex.bonus.masks import MaskDistribution, TimeMask
+from mimex.bonus.autoencoder import PAPER, AutoencoderSize, MaskedSequenceAutoencoder
+from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
-from mimex.bonus.size import AutoencoderSize
+from mimex.bonus.state import Shared
 from mimex.bonus.surprise import window_surprise
 from mimex.types import Window
+
+MaskType = Literal["time", "feature"]
+Padding = Literal["ignore", "zeros"]
 
 
 class MIMEx(MaskedPrediction):
@@ -26,24 +28,25 @@ class MIMEx(MaskedPrediction):
     Args:
         feature_dim: Numbers a step; taken from the first window when left out.
         length: Steps a window, T.
-        mask_ratio: Share of the steps that is hidden (see ``effective_ratio`` for what whole
-            steps make of it).
+        mask_ratio: Share of the steps, or of the numbers, that is hidden (see ``effective_ratio``
+            for what whole steps make of it).
         masks: Masks a window, averaged, K.
-        mask: Another mask distribution than ``TimeMask(mask_ratio)``.
+        mask_type: What is hidden: whole steps ("time"), or single numbers of all steps ("feature").
+        mask: Another mask distribution than these (``mimex.masks``).
         size: Widths and depths of the autoencoder; ``LARGER`` is the paper's larger decoder.
         lr: Learning rate of Adam.
-        action_dim: If given, the action that led to each step is visible even where the step is
-            hidden, so that the agent is not paid for its own action noise. Beyond the paper.
-        padding: ``"ignore"``: steps before the episode's first are neither seen nor scored.
-            ``"zeros"``: they are zeros like any other input, as published.
-        encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics.
+        actions: Show the action that led to each step, even where the step is hidden, so that the
+            agent is not paid for its own action noise. Beyond the paper.
+        action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
+        padding: Steps before an episode's first are neither seen nor scored ("ignore"), or are
+            zeros like any other input ("zeros", as published).
         one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
             normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
             first windows tell.
-        device: Where the network lives.
-        seed: Of the initial weights and the masks.
+        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
+
+    no_settings: ClassVar[tuple[str, ...]] = ("device", "seed")
 
     def __init__(
         self,
@@ -52,31 +55,31 @@ class MIMEx(MaskedPrediction):
         mask_ratio: float = 0.7,
         masks: int = 1,
         *,
+        mask_type: MaskType = "time",
         mask: MaskDistribution | None = None,
-        size: AutoencoderSize | None = None,
+        size: AutoencoderSize = PAPER,
         lr: float = 1e-4,
+        actions: bool = False,
         action_dim: int | None = None,
-        padding: str = "ignore",
-        encoder: Encoder | None = None,
-        normalise: bool = False,
+        padding: Padding = "ignore",
         one_hot: bool | None = None,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
+        **shared: Unpack[Shared],
     ) -> None:
-        if padding not in ("ignore", "zeros"):
+        if padding not in get_args(Padding):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
-        self.size, self.padding, self.one_hot = size or AutoencoderSize(), padding, one_hot
+        if mask_type not in get_args(MaskType):
+            raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
+        self.size, self.padding, self.one_hot = size or PAPER, padding, one_hot
+        kind = TimeMask if mask_type == "time" else FeatureMask
         super().__init__(
             feature_dim,
             length=length,
-            mask=mask or TimeMask(mask_ratio),
+            mask=mask or kind(mask_ratio),
             masks=masks,
             lr=lr,
+            uses_actions=actions,
             action_dim=action_dim,
-            encoder=encoder,
-            normalise=normalise,
-            device=device,
-            seed=seed,
+            **shared,
         )
 
     def build(self, feature_dim: int) -> nn.Module:
@@ -116,9 +119,7 @@ class MIMEx(MaskedPrediction):
             the features as the network takes them.
         """
         _, x, actions, valid = self._read(window)
-        generator = Generator(self.device)
-        generator.set_state(self._generator.get_state())
-        hidden = self.mask.draw(valid, 1, generator)[0]
+        hidden = self.mask.draw(valid, 1, self._same_random())[0]
         filled = self.autoencoder.reconstruct(x, hidden, valid, actions)
         if self.one_hot:
             filled = torch.where(hidden.view(*hidden.shape[:2], -1), filled.softmax(-1), filled)

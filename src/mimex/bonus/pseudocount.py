@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.bonus.state import Shared
 from mimex.bonus.surprise import surprise
-from mimex.nn.mlp import mlp
+from mimex.nn.layers import mlp
 
 
 class PseudoCount(MaskedPrediction):
@@ -25,12 +28,9 @@ class PseudoCount(MaskedPrediction):
         masks: Masks a state, averaged, K.
         hidden: Widths of the predictor's hidden layers.
         lr: Learning rate of Adam.
-        encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics.
         one_hot: Whether states are codes of discrete values, which are predicted as such
             (``mimex.bonus.surprise``). When left out, the first states tell.
-        device: Where the network lives.
-        seed: Of the initial weights and the masks.
+        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
     def __init__(
@@ -42,26 +42,13 @@ class PseudoCount(MaskedPrediction):
         *,
         hidden: tuple[int, ...] = (256, 256),
         lr: float = 1e-3,
-        encoder: Encoder | None = None,
-        normalise: bool = False,
         one_hot: bool | None = None,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
+        **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
         self.hidden, self.one_hot = hidden, one_hot
-        super().__init__(
-            feature_dim,
-            length=length,
-            mask=FeatureMask(mask_ratio),
-            masks=masks,
-            lr=lr,
-            action_dim=None,
-            encoder=encoder,
-            normalise=normalise,
-            device=device,
-            seed=seed,
-        )
+        mask = FeatureMask(mask_ratio)
+        super().__init__(feature_dim, length=length, mask=mask, masks=masks, lr=lr, **shared)
 
     def build(self, feature_dim: int) -> nn.Module:
         """A perceptron from the visible numbers, and which ones they are, to all numbers."""

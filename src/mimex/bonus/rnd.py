@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Unpack
 
-import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import AllMask
 from mimex.bonus.prediction import MaskedPrediction
-from mimex.nn.mlp import mlp
+from mimex.bonus.state import Shared
+from mimex.nn.layers import mlp
 
 
 class RND(MaskedPrediction):
@@ -25,10 +26,7 @@ class RND(MaskedPrediction):
         hidden: Widths of the hidden layers of both networks.
         output_dim: Width of their output.
         lr: Learning rate of Adam.
-        encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics, clipped to +-5.
-        device: Where the networks live.
-        seed: Of the initial weights.
+        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
     def __init__(
@@ -39,25 +37,11 @@ class RND(MaskedPrediction):
         hidden: tuple[int, ...] = (256, 256),
         output_dim: int = 288,
         lr: float = 1e-3,
-        encoder: Encoder | None = None,
-        normalise: bool = False,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
+        **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden, output_dim=output_dim)
         self.hidden, self.output_dim = hidden, output_dim
-        super().__init__(
-            feature_dim,
-            length=length,
-            mask=AllMask(),
-            masks=1,
-            lr=lr,
-            action_dim=None,
-            encoder=encoder,
-            normalise=normalise,
-            device=device,
-            seed=seed,
-        )
+        super().__init__(feature_dim, length=length, mask=AllMask(), lr=lr, **shared)
 
     def build(self, feature_dim: int) -> nn.Module:
         """The frozen target and the predictor, of the same shape."""

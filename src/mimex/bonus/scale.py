@@ -59,16 +59,20 @@ class BonusScale:
     bonus is small beside it. Nothing is subtracted: a bonus stays positive.
 
     Args:
-        beta: Weight of the bonus.
-        unit: ``"task"``: beside the task's reward. ``"raw"``: the bonus as it comes, whose size is
-            another in every task (the paper, with beta 0.05).
+        beta: Weight of the bonus: size of an average bonus beside the average size of the task's
+            reward, or beside returns of 1 where the task pays less.
+        unit: Whether beta is beside the "task", or a factor on the "raw" bonus as it comes, whose
+            size is another in every task (the paper, with beta 0.05).
         discount: Of returns, for what a return of 1 is in a step.
-        half_life: Of the average bonus, in steps of each environment (off-policy: sampled batches).
+        half_life: Of the average bonus: steps of each environment (off-policy: sampled batches)
+            after which what was seen counts half.
         schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
-            steps, after which it stays.
-        final_beta: Beta at the end of the schedule.
+            steps (in a run: over its horizon), after which it stays.
+        final_beta: Beta at the end of the schedule, where there is one.
         over_steps: Length of the schedule, in environment steps.
     """
+
+    no_settings = ("discount",)  # the agent's
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BonusScale:
         for name in ("normalise", "normalize"):

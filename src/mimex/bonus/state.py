@@ -1,12 +1,21 @@
-"""Saving and loading: optimizers by parameter name, and refusing what does not fit."""
+"""Saving and loading: what does not fit is refused, and a call that fails changes nothing."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self, TypedDict
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor, nn
+
+from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.masks import FeatureMask, MaskDistribution
+from mimex.nn.running import RunningMeanStd
+
+ALWAYS_SAVED = ("generator", "steps", "length", "feature_dim")
 
 
 def optimizer_state(
@@ -20,17 +29,30 @@ def optimizer_state(
     }
 
 
+def check_optimizer(parameters: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Refuses moments of Adam that are not of these parameters."""
+    for name, moments in state.items():
+        shape = parameters[name]
+        expected = {"step": shape.new_zeros(()), "exp_avg": shape, "exp_avg_sq": shape}
+        require_same(expected, moments, f"the optimizer of {name}")
+
+
 def load_optimizer(
     optimizer: torch.optim.Optimizer,
     parameters: Mapping[str, Tensor],
     state: Mapping[str, Mapping[str, Tensor]],
 ) -> None:
-    """Puts the moments of ``optimizer_state`` back."""
+    """Puts the moments of ``optimizer_state`` back, each where its parameter lives.
+
+    The counter of steps stays on the CPU, unless the optimizer works on the device alone.
+    """
+    groups = optimizer.param_groups
+    on_device = any(group.get("fused") or group.get("capturable") for group in groups)
     optimizer.state.clear()
     for name, moments in state.items():
         parameter = parameters[name]
         optimizer.state[parameter] = {
-            key: value.clone() if key == "step" else value.to(parameter.device, copy=True)
+            key: value.to("cpu" if key == "step" and not on_device else parameter.device, copy=True)
             for key, value in moments.items()
         }
 
@@ -55,3 +77,200 @@ def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what:
     if differences:
         more = f" (and {len(differences) - 3} more)" if len(differences) > 3 else ""
         raise ValueError(f"the state does not fit {what}: {'; '.join(differences[:3])}{more}.")
+
+
+class Shared(TypedDict, total=False):
+    """What every method takes beside its own arguments; ``Resumable`` explains it."""
+
+    encoder: Encoder | None
+    normalise: bool
+    device: torch.device | str
+    seed: int
+
+
+class Resumable(ABC):
+    """Networks that learn from windows: made once the features are known, saved, and continued.
+
+    Attributes:
+        feature_dim: Numbers a step; 0 until the first window tells, and then there is no network.
+        steps: Optimizer steps taken.
+        trainable: Parameters by name.
+        statistics: Of the features, where they are normalised.
+        one_hot: Whether features are codes of discrete values, for methods that tell them apart;
+            None until the first window tells.
+
+    Args:
+        feature_dim: Numbers a step; taken from the first window when None.
+        length: Steps a window.
+        mask: What is hidden.
+        masks: Masks a window, K; their errors are averaged. All K share one optimizer step.
+        lr: Learning rate of Adam.
+        uses_actions: Whether it looks at actions; it does if ``action_dim`` is given.
+        action_dim: Numbers an action, or number of discrete actions, where actions are used; taken
+            from the first window, or from the wrapped environment, when None.
+        encoder: Turns raw observations into features; needed for images.
+        normalise: Feed features normalised by running statistics, clipped to +-5.
+        device: Where the networks live.
+        seed: Of the initial weights and the masks.
+    """
+
+    one_hot: bool | None = False
+    statistics: RunningMeanStd | None
+    no_settings: ClassVar[tuple[str, ...]] = ("length", "device", "seed")
+    """Parameters that are no settings of a run: as those that may be None, others choose them."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if "normalize" in kwargs:
+            raise TypeError(f"{cls.__name__} has no normalize=: it is spelt normalise=.")
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        feature_dim: int | None,
+        *,
+        length: int,
+        mask: MaskDistribution,
+        lr: float,
+        masks: int = 1,
+        uses_actions: bool = False,
+        action_dim: int | None = None,
+        encoder: Encoder | None = None,
+        normalise: bool = False,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        check_widths(length=length, masks=masks, feature_dim=feature_dim, action_dim=action_dim)
+        if not 0 < lr < math.inf:
+            raise ValueError(f"lr={lr} must be positive and finite.")
+        if feature_dim is not None and uses_actions and action_dim is None:
+            raise ValueError("feature_dim is given and action_dim is not: give both or neither.")
+        mask.require(length, masks)
+        self.length, self.masks, self.lr, self.seed = length, masks, lr, seed
+        self.mask, self.action_dim, self.encoder = mask, action_dim, encoder
+        self.uses_actions = uses_actions or action_dim is not None
+        self.device = torch.device(device)
+        self.steps = 0
+        self.feature_dim = 0
+        self.normalise = normalise
+        self.generator = Generator(self.device).manual_seed(seed)
+        if feature_dim is not None:
+            self.start(feature_dim)
+
+    @abstractmethod
+    def build(self, feature_dim: int) -> nn.Module:
+        """Makes the networks; parameters that do not require a gradient are not trained."""
+
+    def start(self, feature_dim: int) -> None:
+        """Makes networks, optimizer and statistics, with random numbers of our own seed."""
+        mask = self.mask
+        if isinstance(mask, FeatureMask):
+            mask = dataclasses.replace(mask, feature_dim=feature_dim)
+        mask.require(self.length, self.masks)
+        # On the CPU first: the same seed gives the same weights on every device.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(self.seed)
+            try:
+                network = self.build(feature_dim).to(self.device)
+            except (RuntimeError, TypeError, OverflowError) as error:
+                raise ValueError(
+                    f"the networks of this {type(self).__name__} cannot be made for "
+                    f"feature_dim={feature_dim}: {error}"
+                ) from error
+        self.mask, self.network = mask, network
+        self._start_optimizer()
+        self.statistics = RunningMeanStd((feature_dim,), self.device) if self.normalise else None
+        self.feature_dim = feature_dim
+
+    def _start_optimizer(self) -> None:
+        self.trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.Adam(self.trainable.values(), lr=self.lr, fused=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer, statistics, generator, counters, and what a method adds."""
+        state: dict[str, Any] = {
+            "kind": type(self).__name__,
+            "feature_dim": self.feature_dim,
+            "length": self.length,
+            "steps": self.steps,
+            "one_hot": self.one_hot if self.steps else None,
+            "generator": self.generator.get_state(),
+            **self.extra_state(),
+        }
+        if self.feature_dim:
+            state["network"] = {k: v.clone() for k, v in self.network.state_dict().items()}
+            state["optimizer"] = optimizer_state(self.optimizer, self.trainable)
+            if self.statistics is not None:
+                state["statistics"] = self.statistics.state_dict()
+        return state
+
+    def extra_state(self) -> dict[str, Any]:
+        """What a method saves beside its networks, under names of its own."""
+        return {"action_dim": self.action_dim} if self.uses_actions else {}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most have none)
+        """Puts what ``extra_state`` gave back, once the networks are loaded."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        held, before = dict(vars(self)), self.state_dict()
+        try:
+            self._load(state)
+        except Exception as error:
+            vars(self).clear()  # what was made for the state, where there was nothing before
+            vars(self).update(held)
+            self._load(before)
+            if isinstance(error, ValueError):
+                raise
+            kind = type(self).__name__
+            raise ValueError(f"this is no state of a {kind!r}: {error!r}.") from error
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        kind = type(self).__name__
+        saved = state.get("kind")
+        if saved != kind:
+            raise ValueError(f"this is the state of a {saved!r}, not of a {kind!r}.")
+        if missing := [name for name in ALWAYS_SAVED if name not in state]:
+            raise ValueError(f"the state has no {', '.join(missing)}: it is damaged.")
+        for name in ("length", "feature_dim", "action_dim"):
+            ours, theirs = getattr(self, name), state.get(name)
+            if ours and theirs and ours != theirs:
+                raise ValueError(
+                    f"the state was saved with {name}={theirs}, this {kind} has {ours}."
+                )
+        one_hot = state.get("one_hot")
+        if one_hot not in (None, True, False):
+            raise ValueError(f"the state's one_hot is {one_hot!r}; expected true, false or null.")
+        if state["feature_dim"] and self.normalise != ("statistics" in state):
+            found = "no statistics" if self.normalise else "statistics of features"
+            raise ValueError(
+                f"the state has {found}, but this {kind} has normalise={self.normalise}."
+            )
+        if self.uses_actions:
+            self.action_dim = self.action_dim or state.get("action_dim")
+        if state["feature_dim"]:
+            if not self.feature_dim:
+                self.start(state["feature_dim"])
+            require_same(self.network.state_dict(), state["network"], f"this {kind}")
+            check_optimizer(self.trainable, state["optimizer"])
+            if self.statistics is not None:
+                self.statistics.load_state_dict(state["statistics"])
+            self.network.load_state_dict(state["network"])
+            load_optimizer(self.optimizer, self.trainable, state["optimizer"])
+        else:
+            self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
+        self.load_extra(state)
+        if one_hot is not None:
+            self.one_hot = one_hot
+        self.steps = int(state["steps"])
+        self._load_generator(state["generator"])
+
+    def _load_generator(self, saved: Tensor) -> None:
+        """Continues the random numbers; those of another kind of device begin anew."""
+        if saved.dtype != torch.uint8 or saved.ndim != 1:
+            raise ValueError(
+                f"the state's generator has shape {tuple(saved.shape)}: it is damaged."
+            )
+        if saved.shape == self.generator.get_state().shape:
+            self.generator.set_state(saved.cpu())
+        else:
+            self.generator.manual_seed(self.seed + self.steps)

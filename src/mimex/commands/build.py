@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -15,12 +16,8 @@ from mimex.agents.drqv2 import DrQv2
 from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.spaces import ActionWriter, ObservationReader
-from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
-from mimex.bonus.icm import ICM
-from mimex.bonus.masks import FeatureMask
-from mimex.bonus.mimex import MIMEx
-from mimex.bonus.pseudocount import PseudoCount
-from mimex.bonus.rnd import RND
+from mimex.bonus import bonus_class
+from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, of_suite
 from mimex.contracts import Agent, Located, Observer, frames_per_step
@@ -107,21 +104,16 @@ def make_algorithm(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO | 
 
 def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> IntrinsicReward:
     """The bonus that the settings name."""
-    seed = seed_for(config, "bonus")
-    if config.bonus == "mimex":
-        chosen = dict(vars(config.mimex))
-        if chosen.pop("mask_type") == "feature":
-            chosen["mask"] = FeatureMask(chosen["mask_ratio"])
-        if chosen.pop("actions"):
-            chosen["action_dim"] = action_dim
-        return MIMEx(feature_dim, seed=seed, **chosen)
-    if config.bonus == "rnd":
-        return RND(feature_dim, seed=seed, **vars(config.rnd))
-    if config.bonus == "icm":
-        return ICM(feature_dim, action_dim, seed=seed, **vars(config.icm))
-    if config.bonus == "pseudocount":
-        return PseudoCount(feature_dim, seed=seed, **vars(config.pseudocount))
-    return ConstantBonus() if config.bonus == "constant" else NoBonus()
+    kind = bonus_class(config.bonus)
+    if not hasattr(config, config.bonus):  # it has no settings, and looks at nothing
+        plain: IntrinsicReward = kind()
+        return plain
+    chosen = vars(getattr(config, config.bonus))
+    given: dict[str, Any] = {"seed": seed_for(config, "bonus"), "device": config.device_name}
+    if "action_dim" in signature(kind).parameters and chosen.get("actions", True):
+        given["action_dim"] = action_dim
+    bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
+    return bonus
 
 
 def make_scale(config: TrainConfig, discount: float) -> BonusScale:

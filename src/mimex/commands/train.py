@@ -72,7 +72,7 @@ def train(config: TrainConfig) -> int:
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
         # Settings that make no run leave no trace.
-        notes = folder.claim(config.to_dict(), MAY_CHANGE)
+        notes = folder.claim(config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict())
         saved = checkpoints.latest()
         notes += folder.restore_metrics(
             None if saved is None else (saved[0], saved[1].get(ROWS)),

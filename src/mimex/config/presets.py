@@ -1,29 +1,30 @@
-"""The two sets of defaults, for each kind of task and observation."""
+"""The two sets of defaults for each kind of task, and the command line that changes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import tyro
+
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.size import RELEASED, AutoencoderSize
-from mimex.config.parts import (
-    PUBLISHED_SCALE,
+from mimex.bonus import BONUSES
+from mimex.bonus.autoencoder import RELEASED
+from mimex.config.run import (
+    PRESETS,
+    SUITE_REWARD,
     EvalSettings,
-    ICMSettings,
-    MIMExSettings,
-    PseudoCountSettings,
-    RNDSettings,
-    ScaleSettings,
     TrackSettings,
+    TrainConfig,
     VisionSettings,
+    of_suite,
 )
-from mimex.config.run import PRESETS, SUITE_REWARD, TrainConfig, of_suite
 from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.dmc_tasks import PREFIX
 from mimex.envs.nearest import choose
+from mimex.envs.settings import TASKS
 from mimex.train.on_policy import LoopSettings
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}
@@ -36,6 +37,9 @@ configs/ppo/train/*.yaml)."""
 
 ALL_WINDOWS = 1 << 20
 """The release takes one optimizer step of the bonus per rollout, on all of its windows."""
+
+PUBLISHED_SCALE = {"beta": 0.05, "unit": "raw"}
+"""The paper's: the raw bonus."""
 
 CPU = PPOSettings(
     lr_schedule="adaptive",
@@ -97,6 +101,8 @@ EXCEPTIONS: Mapping[str, Mapping[str, Any]] = {
 NOISE_STEPS = dict.fromkeys(MEDIUM, 500_000) | dict.fromkeys(HARD, 2_000_000)
 """Agent steps over which the noise falls in tasks that are not easy (DrQ-v2)."""
 
+_FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio")
+
 
 def preset(name: str, observation: str | None = None, task: str = "") -> TrainConfig:
     """The defaults of a preset.
@@ -121,22 +127,27 @@ def _pixmc(name: str, observation: str, task: str) -> TrainConfig:
         envs=PUBLISHED_ENVS["pixels" if pixels else "state"],
         ppo=PPOSettings(lr=_published_lr(task, pixels)),
         loop=LoopSettings(bonus_minibatch=ALL_WINDOWS),
-        scale=PUBLISHED_SCALE,
-        mimex=MIMExSettings(padding="zeros", size=RELEASED),
         vision=VisionSettings(encoder="vit", image_size=224),
     )
     if name == "paper":
-        return paper
-    return replace(
+        return _with(paper, scale=PUBLISHED_SCALE, mimex={"padding": "zeros", "size": RELEASED})
+    cpu = replace(
         paper,
         preset="cpu",
         envs=PIXEL_ENVS if pixels else STATE_ENVS,
         ppo=CPU_PIXELS if pixels else CPU,
-        scale=ScaleSettings(beta=COVERS_COSTS),
         loop=LoopSettings(train_fraction=0.125, stagger=True),
-        mimex=MIMExSettings(),
         vision=VisionSettings(),
     )
+    return _with(cpu, scale={"beta": COVERS_COSTS})
+
+
+def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
+    """The settings with some of a few sections changed."""
+    changed: dict[str, Any] = {
+        name: replace(getattr(config, name), **values) for name, values in sections.items()
+    }
+    return replace(config, **changed)
 
 
 def _published_lr(task: str, pixels: bool) -> float:
@@ -155,25 +166,20 @@ def _suite(name: str, observation: str | None, task: str) -> TrainConfig:
         steps=SUITE_FRAMES.get(kind, SUITE_FRAMES["state"]),
         envs=1,
         preset="paper",
-        scale=PUBLISHED_SCALE,
         # The vector itself is its own feature; of pictures the release takes the encoder's.
         drqv2=_graded(replace(MIMEX, features="encoder"), task),
-        mimex=MIMExSettings(padding="zeros", normalise=not pixels, size=RELEASED),
-        rnd=RNDSettings(normalise=not pixels),
-        icm=ICMSettings(normalise=not pixels),
-        pseudocount=PseudoCountSettings(normalise=not pixels),
         replay=ReplaySettings(run=1),
         eval=EvalSettings(every=10_000, episodes=10),  # DrQ-v2's
         track=TrackSettings(checkpoint_every=50_000),
     )
+    sections = {bonus: {"normalise": not pixels} for bonus in BONUSES if hasattr(paper, bonus)}
+    paper = _with(paper, **sections)
     if name == "paper":
-        return paper
+        return _with(paper, scale=PUBLISHED_SCALE, mimex={"padding": "zeros", "size": RELEASED})
     return replace(
         paper,
         preset="cpu",
-        scale=ScaleSettings(),
         drqv2=_published(task) if pixels else _state(PUBLISHED),
-        mimex=replace(paper.mimex, padding="ignore", size=AutoencoderSize()),
         replay=ReplaySettings(),
     )
 
@@ -189,3 +195,28 @@ def _published(task: str) -> DrQv2Settings:
 
 def _state(agent: DrQv2Settings) -> DrQv2Settings:
     return replace(agent, hidden=STATE_HIDDEN, lr=STATE_LR, features="encoder")
+
+
+def parse(arguments: Sequence[str], prog: str = "mimex train") -> TrainConfig:
+    """The settings that a command line asks for; the others are those of its preset."""
+    name, observation = _chosen(arguments, "--preset"), _chosen(arguments, "--observation")
+    chosen = preset(name or "cpu", observation, _task(arguments))
+    missing: Any = tyro.MISSING  # or the help would not ask for it
+    return tyro.cli(TrainConfig, args=arguments, default=replace(chosen, task=missing), prog=prog)
+
+
+def _task(arguments: Sequence[str]) -> str:
+    """The task among the arguments, before they can be read: defaults depend on it."""
+    pairs = zip(["", *arguments], arguments, strict=False)
+    tasks = (word for before, word in pairs if before not in _FREE_TEXT)
+    return next((word for word in tasks if of_suite(word) or word in TASKS), "")
+
+
+def _chosen(arguments: Sequence[str], flag: str) -> str | None:
+    """What a flag says, before the rest can be read."""
+    for place, argument in enumerate(arguments):
+        if argument == flag and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith(f"{flag}="):
+            return argument.removeprefix(f"{flag}=")
+    return None

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+)
 
 import torch
 import tyro
 
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.config.parts import (
-    EvalSettings,
-    ICMSettings,
-    MIMExSettings,
-    PseudoCountSettings,
-    RNDSettings,
-    ScaleSettings,
-    SuiteSettings,
-    TrackSettings,
-    VisionSettings,
-    WorldSettings,
-)
+from mimex.bonus import BONUSES, bonus_class
+from mimex.bonus.scale import BonusScale
+from mimex.config.declared import settings_of
+from mimex.config.json import build, plain, require_numbers
 from mimex.data.replay_settings import ReplaySettings
 from mimex.envs import dmc_tasks
 from mimex.envs.nearest import choose
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, TASKS
+from mimex.envs.settings import Settings as WorldSettings
 from mimex.train.off_policy import OffPolicySettings
 from mimex.train.on_policy import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
-BONUSES = ("none", "constant", "mimex", "rnd", "icm", "pseudocount")
-MASK_TYPES = ("time", "feature")
 PRESETS = ("cpu", "paper")
 QUALITIES = ("published", "fast")
 SUITE_OBSERVATIONS = ("state", "pixels")
@@ -48,13 +43,92 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 MAY_CHANGE = ("steps", "out", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
-LARGEST = 2**63 - 1
-"""What 64 bits hold: no setting means more."""
+WORLD = (
+    "control_hz",
+    "episode_steps",
+    "success_steps",
+    "goal_spread",
+    "object_spread",
+    "joint_noise",
+)
+"""What may be chosen about the tasks of PixMC-Sparse, beside the settings of a run."""
 
 Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True)
+class SuiteSettings:
+    """How tasks of the DeepMind Control suite are played; the defaults are DrQ-v2's."""
+
+    action_repeat: int = 2
+    """Control steps, called frames, that an action is applied for."""
+    image_size: int = 84
+    """Width and height of a picture (pixels)."""
+    stack: int = 3
+    """Newest pictures that the agent sees at once."""
+    quality: Annotated[str, tyro.conf.arg(metavar="{published,fast}")] = "published"
+    """dm_control's own pixels, or pictures without shadows, reflections and smoothed edges: many
+    times faster, but scores cannot be compared with published ones."""
+
+
+@dataclass(frozen=True)
+class VisionSettings:
+    """How PPO sees pictures, with --observation pixels."""
+
+    encoder: str = "cnn"
+    """A small network that learns with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
+    checkpoint: Path | None = None
+    """Weights of the ViT: an MAE, MVP or timm file (.safetensors, .pth)."""
+    heads: int = 12
+    """Attention heads of the ViT, which its weights do not tell: 12 in MVP's, 6 in timm's."""
+    image_size: int = 64
+    """Width and height of the wrist camera's picture (pixels); the ViT takes 224."""
+
+
+@dataclass(frozen=True)
+class EvalSettings:
+    """Evaluations during the run, without the policy's noise."""
+
+    every: int = 250_000
+    """Environment steps (dmc: frames) from one to the next; there is always one at the end."""
+    episodes: int = 64
+    """Episodes each."""
+
+
+@dataclass(frozen=True)
+class TrackSettings:
+    """Where metrics go beside metrics.jsonl, and how often the run is saved."""
+
+    checkpoint_every: int = 250_000
+    """Environment steps (dmc: frames) from one checkpoint to the next."""
+    tensorboard: bool = False
+    """Write TensorBoard's event files into the run folder."""
+    wandb: str | None = None
+    """A project of Weights & Biases to log to."""
+    trackio: str | None = None
+    """A project of Trackio to log to."""
+
+
+def _declared() -> dict[str, type[Any]]:
+    """The sections of settings that classes declare themselves, by name: every bonus has one."""
+    bonuses = {name: settings_of(bonus_class(name)) for name in BONUSES}
+    return {
+        "scale": settings_of(BonusScale),
+        **{name: kind for name, kind in bonuses.items() if fields(kind)},
+        "world": settings_of(WorldSettings, WORLD),
+    }
+
+
+def _with_declared(cls: type[Settings]) -> type[Settings]:
+    """Adds these sections to a class of settings."""
+    for name, kind in _declared().items():
+        cls.__annotations__[name] = kind
+        setattr(cls, name, field(default_factory=kind))
+    return cls
+
+
+@dataclass(frozen=True)
+@_with_declared
 class TrainConfig:
     """Train an agent on a task with an exploration bonus, or continue to.
 
@@ -100,25 +174,23 @@ class TrainConfig:
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     off_policy: OffPolicySettings = field(default_factory=OffPolicySettings)
-    scale: ScaleSettings = field(default_factory=ScaleSettings)
-    mimex: MIMExSettings = field(default_factory=MIMExSettings)
-    rnd: RNDSettings = field(default_factory=RNDSettings)
-    icm: ICMSettings = field(default_factory=ICMSettings)
-    pseudocount: PseudoCountSettings = field(default_factory=PseudoCountSettings)
-    world: WorldSettings = field(default_factory=WorldSettings)
     suite: SuiteSettings = field(default_factory=SuiteSettings)
     vision: VisionSettings = field(default_factory=VisionSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     track: TrackSettings = field(default_factory=TrackSettings)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The sections that classes declare: ``scale``, ``world``, and that of every bonus."""
+
     def checked(self) -> TrainConfig:
         """These settings, if they make a run; an error that names the first that does not."""
-        _require_numbers(asdict(self))
+        require_numbers(asdict(self))
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, AGENTS)
-        choose("--bonus", self.bonus, BONUSES)
+        choose("--bonus", self.bonus, tuple(BONUSES))
         choose("--device", self.device, DEVICES)
-        choose("--mimex.mask-type", self.mimex.mask_type, MASK_TYPES)
         if of_suite(self.task):
             self._check_suite()
         else:
@@ -157,6 +229,11 @@ class TrainConfig:
             raise ValueError(
                 f"--agent is {self.agent!r}, but {self.task} is trained by drqv2: ppo plays the "
                 "tasks of PixMC-Sparse"
+            )
+        if hasattr(bonus_class(self.bonus), "follow"):
+            raise ValueError(
+                f"--bonus is {self.bonus!r}, but it needs its episode's whole past, which "
+                "transitions sampled from drqv2's replay buffer do not have: choose another bonus"
             )
         if self.reward != SUITE_REWARD:
             raise ValueError(
@@ -198,14 +275,14 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of what JSON can say."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
         """The settings that ``to_dict`` wrote."""
         if "task" not in data:
             raise ValueError("config.json lacks the task: restore it")
-        return _build(cls, data)
+        return build(cls, data)
 
 
 _SUITE_TASKS = tuple(dmc_tasks.PREFIX + name for name in dmc_tasks.NAMES)
@@ -214,65 +291,3 @@ _SUITE_TASKS = tuple(dmc_tasks.PREFIX + name for name in dmc_tasks.NAMES)
 def of_suite(task: str) -> bool:
     """Whether a task is one of the DeepMind Control suite, by its name's beginning."""
     return task.startswith(dmc_tasks.PREFIX)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else value
-
-
-def _build(cls: type[Settings], data: Any, above: str = "") -> Settings:
-    if not isinstance(data, Mapping):
-        raise ValueError(
-            f"config.json has {data!r} for {above[:-1]}, but expected settings by name"
-        )
-    kinds = get_type_hints(cls)
-    chosen: dict[str, Any] = {}
-    for name, value in data.items():
-        choose("a setting in config.json", name, tuple(kinds))
-        kind = kinds[name]
-        if isinstance(kind, type) and is_dataclass(kind):
-            chosen[name] = _build(kind, value, f"{above}{name}.")
-            continue
-        if not _fits(value, kind):
-            raise ValueError(f"config.json has {value!r} for {above}{name}: expected {_name(kind)}")
-        if isinstance(value, list):
-            chosen[name] = tuple(value)
-        else:
-            path = value is not None and kind == Path | None
-            chosen[name] = Path(value) if path else value
-    return cls(**chosen)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value that JSON gave is of a setting's kind."""
-    inner = get_args(kind)
-    if get_origin(kind) is Literal:
-        return value in inner
-    if get_origin(kind) is tuple:
-        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
-    if inner:  # one of several
-        return any(_fits(value, one) for one in inner)
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is (str if kind is Path else kind)
-
-
-def _name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind)
-
-
-def _require_numbers(settings: Mapping[str, Any], above: str = "--") -> None:
-    """Raises an error if a setting is no number that can be calculated with."""
-    for name, value in settings.items():
-        flag = above + name.replace("_", "-")
-        if isinstance(value, Mapping):
-            _require_numbers(value, f"{flag}.")
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"{flag} is {number}, but must be a finite number")
-            if isinstance(number, int) and not -LARGEST <= number <= LARGEST:
-                raise ValueError(f"{flag} is {number}, but must be at most {LARGEST}")

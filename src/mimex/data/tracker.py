@@ -74,6 +74,14 @@ class WindowTracker:
         self._features, self._valid, self._actions = self._after(features, actions, starts)
         return self.window()
 
+    @property
+    def starting(self) -> Tensor:
+        """``(N,)`` bool: the newest observation is the first of its episode.
+
+        It cannot be told where windows are of one step alone: all are then.
+        """
+        return ~self._valid[:, -2:-1].any(1)
+
     def window(self) -> Window:
         """The windows that end at the newest observations."""
         return self._view(self._features, self._valid, self._actions)

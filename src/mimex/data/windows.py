@@ -39,12 +39,14 @@ class WindowIndex:
         rows: ``(M * N, L)`` rows of each step's window, oldest first; 0 where it is padded.
         real: ``(M * N,)``: False for steps that are no transition (NEXT_STEP's reset steps);
             their windows are empty.
+        starts: ``(M * N,)``: the step is the first of its episode.
     """
 
     bank: Tensor
     actions: Tensor | None
     rows: Tensor
     real: Tensor
+    starts: Tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -186,7 +188,7 @@ class RolloutWindows:
             far = older[far]
         rows = _follow(ends * ~resetting, far, self.length)
         self._remember(bank, led_to, _follow(now[-1], older, depth), actions, ended, resetting)
-        return WindowIndex(bank, summed, rows.flatten(0, 1), ~resetting.flatten())
+        return WindowIndex(bank, summed, rows.flatten(0, 1), ~resetting.flatten(), starts.flatten())
 
     def _starts(self, ended: Tensor) -> tuple[Tensor, Tensor]:
         """Which observations start an episode, and which steps only reset: ``(M, N)`` each."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.doctor.check import Check
 from mimex.types import Window
 
@@ -27,14 +27,14 @@ def check_novelty(bonus: IntrinsicReward) -> Check:
     generator = torch.Generator().manual_seed(0)
     seen, new = (_walks(bonus, generator, turned=turned) for turned in (False, True))
     try:
-        first = last = float(bonus.reward(seen).mean())
+        first = last = _score(bonus, seen, starts=True)
         for done in range(ROUNDS):
             bonus.learn(seen)
             if done % 20 == 19:
-                last = float(bonus.reward(seen).mean())
+                last = _score(bonus, seen)
                 if last < FALLEN / 2 * first:
                     break
-        fresh = float(bonus.reward(new).mean())
+        fresh = _score(bonus, new)
     finally:
         if state.get("feature_dim", 1):  # a state from before the first window cannot be put back
             bonus.load_state_dict(state)
@@ -49,6 +49,13 @@ def check_novelty(bonus: IntrinsicReward) -> Check:
         "is bonus.learn called on what is scored, and the learning rate above zero? A bonus that "
         "does not follow what was seen is no novelty",
     )
+
+
+def _score(bonus: IntrinsicReward, windows: Window, *, starts: bool = False) -> float:
+    """The mean bonus; of one that follows episodes, with these steps as the next of theirs."""
+    if isinstance(bonus, EpisodicReward):
+        return float(bonus.follow(windows, torch.full((len(windows),), starts)).mean())
+    return float(bonus.reward(windows).mean())
 
 
 def _walks(bonus: Any, generator: torch.Generator, *, turned: bool) -> Window:

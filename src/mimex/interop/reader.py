@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.bonus.icm import ICM
 from mimex.bonus.inputs import Encoder
 
 Key = str | Sequence[str] | None
@@ -96,9 +95,11 @@ def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceRead
             "encodes each observation once, not once a window."
         )
     found = spaces.flatdim(space)
-    if isinstance(bonus, ICM) and bonus.action_dim is None:
-        discrete = isinstance(space, spaces.Discrete) if bonus.discrete is None else bonus.discrete
-        bonus.action_dim, bonus.discrete = found, discrete
+    learner: Any = bonus
+    if getattr(bonus, "uses_actions", False) and learner.action_dim is None:
+        learner.action_dim = found
+        if getattr(bonus, "discrete", False) is None:
+            learner.discrete = isinstance(space, spaces.Discrete)
     wanted = getattr(bonus, "action_dim", None)
     if wanted is None:
         return None

@@ -13,7 +13,7 @@ import torch
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from torch import Tensor
 
-from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt, RolloutWindows
@@ -56,6 +56,7 @@ class BonusConnector(ConnectorV2):
         key: Key = None,
         encoder: Encoder | None = None,
     ) -> None:
+        require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
         super().__init__(input_observation_space, input_action_space)
         self.bonus, self.batch_size = bonus, batch_size
         self.ends_at, self.stride = ends_at, stride

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.inputs import Encoder, check_fraction
 from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.tracker import WindowTracker
@@ -89,8 +89,8 @@ class BonusStream:
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.training = True  # steps are paid for and learned from
         self.at_once = False  # steps are not paid for one by one, but by settle()
-        # window, real, reward, ended of each step
-        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor]] = []
+        # window, real, reward, ended, and what an episodic bonus paid, of each step
+        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor, Tensor | None]] = []
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -149,7 +149,7 @@ class BonusStream:
             starts = self._each("ignored", ignored).bool()
         real = ~starts
         led = None if self.read_action is None else self.read_action(actions)
-        came_from = self._window
+        came_from, first = self._window, tracker.starting
         if finals is not None and bool(ended.any()):
             arrived = rows.clone()
             arrived[ended] = self.read.each(finals)
@@ -160,17 +160,26 @@ class BonusStream:
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
             window = chosen(window, real)
+        followed = self._follow_episode(window, real, first) if self.training else None
         if self.at_once and self.training:
-            self._unpaid.append((window, real, extrinsic, ended))
+            self._unpaid.append((window, real, extrinsic, ended, followed))
         if self.at_once or not self.training:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
-            raw[real] = self.bonus.reward(window).detach().cpu()
+            raw[real] = self.bonus.reward(window).cpu() if followed is None else followed
         rewards = self._combine(extrinsic, raw, real)
         if len(window):
             self._learn(window)
         return rewards
+
+    def _follow_episode(self, window: Window, real: Tensor, first: Tensor) -> Tensor | None:
+        """What a bonus that follows episodes pays for the newest steps; None of any other."""
+        if not isinstance(self.bonus, EpisodicReward):
+            return None
+        if len(window) == 0:
+            return torch.zeros(0)
+        return self.bonus.follow(window, first[real], real.nonzero().flatten()).cpu()
 
     def _each(self, name: str, values: Any) -> Tensor:
         """One value for each environment ``(N,)``, checked."""
@@ -191,7 +200,7 @@ class BonusStream:
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics, endeds = zip(*self._unpaid, strict=True)
+        windows, reals, extrinsics, endeds, followed = zip(*self._unpaid, strict=True)
         self._unpaid = []
         window, real = joined(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
@@ -201,6 +210,8 @@ class BonusStream:
                 for start in range(0, len(window), self._piece)
             ]
         )
+        if followed[0] is not None:
+            raw[real] = torch.cat(followed)
         extrinsic = torch.stack(extrinsics)
         if seen is not None:
             extrinsic, ended = torch.as_tensor(seen), torch.stack(endeds)

@@ -18,11 +18,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+Rows = TypeVar("Rows", Tensor, range, list[Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -134,6 +135,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_workers)
 
 
-def pieces(rows: Tensor, size: int) -> list[Tensor]:
-    """A tensor in pieces of ``size`` rows, of which the last may be shorter; none of no rows."""
+def pieces(rows: Rows, size: int) -> list[Rows]:
+    """Rows in pieces of ``size``, of which the last may be shorter; none of no rows."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -11,12 +11,16 @@ SHORT_SEQUENCE = 16
 fused kernel, with no start-up for each sequence."""
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    key_bias: Tensor | None = None,
-) -> Tensor:
+EXCLUDED = -1e9
+"""Score of a padded key; finite, so that a row of nothing but padding gives numbers, not NaN."""
+
+
+def key_bias_of(real: Tensor) -> Tensor | None:
+    """What to add to attention scores so that only real tokens ``(R, S)`` are looked at."""
+    return None if bool(real.all()) else torch.where(real, 0.0, EXCLUDED)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, key_bias: Tensor | None = None) -> Tensor:
     """Scaled dot-product attention.
 
     Args:

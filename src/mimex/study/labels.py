@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mimex.bonus import BONUSES
 from mimex.train.flat import flat_settings
 
 NO_METHOD = ("task", "seed", "out", "threads", "track")
@@ -13,9 +14,6 @@ NO_METHOD = ("task", "seed", "out", "threads", "track")
 
 FIRST = ("bonus", "reward", "agent", "observation", "preset")
 """Settings that name a method best, and are tried first."""
-
-BONUSES = ("mimex", "rnd", "icm", "pseudocount")
-"""Sections of settings that count only where the bonus of their name is used."""
 
 
 def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -113,13 +113,20 @@ class RunFolder:
         path = self.path / "config.json"
         return read_object(path) if os.path.lexists(path) else None
 
-    def claim(self, config: Mapping[str, Any], force_keys: Iterable[str] = ()) -> list[str]:
+    def claim(
+        self,
+        config: Mapping[str, Any],
+        force_keys: Iterable[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+    ) -> list[str]:
         """Makes this the folder of a run with these settings: a new one, or its continuation.
 
         Args:
             config: Nested settings, of JSON-able values and paths.
             force_keys: Dotted names of settings that may differ from the run's start, such as
                 ``steps``; a name stands also for all below it. The new values are written.
+            defaults: Nested settings that a run had whose folder does not name them: it was begun
+                before there were such.
 
         Returns:
             What whoever continues the run should know.
@@ -133,7 +140,8 @@ class RunFolder:
         text = json.dumps(config, indent=2, default=os.fspath)
         before = self.config
         if before is not None:
-            self._require_equal(before, json.loads(text), tuple(force_keys))
+            usual = json.loads(json.dumps(defaults or {}, default=os.fspath))
+            self._require_equal(before, json.loads(text), tuple(force_keys), usual)
         elif self.metrics.exists() or self.checkpoints.exists():
             raise OtherConfigError(
                 f"{self.path} holds a run, but its config.json is gone: restore that file, or "
@@ -213,9 +221,13 @@ class RunFolder:
         return [f"no checkpoint yet: from the beginning; {len(steps)} rows are now in {before}"]
 
     def _require_equal(
-        self, before: dict[str, Any], now: dict[str, Any], force_keys: tuple[str, ...]
+        self,
+        before: dict[str, Any],
+        now: dict[str, Any],
+        force_keys: tuple[str, ...],
+        defaults: dict[str, Any],
     ) -> None:
-        old, new = flat_settings(before), flat_settings(now)
+        old, new = flat_settings(defaults) | flat_settings(before), flat_settings(now)
         differences = [
             f"  {name}: {old.get(name, 'not set')} there, {new.get(name, 'not set')} now"
             for name in sorted(old.keys() | new.keys())

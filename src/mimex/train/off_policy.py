@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from mimex.agents.drqv2 import DrQv2
-from mimex.bonus.base import IntrinsicReward, NoBonus
+from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step
 from mimex.data.replay import ReplayBuffer
@@ -123,6 +123,7 @@ class OffPolicyAgent:
         seed: int = 0,
         clock: Clock,
     ) -> None:
+        require_no_episode(bonus, "a transition sampled from a replay buffer")
         self.algorithm, self.bonus, self.scale, self.replay = algorithm, bonus, scale, replay
         self.settings, self.save_replay, self.clock = settings, save_replay, clock
         self.frames_per_step = frames_per_step

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
-from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step
 from mimex.data.rollout import Rollout, Stored
@@ -216,13 +216,19 @@ class OnPolicyAgent:
             self.probe = index[order[:PROBE_WINDOWS]]
         trained = max(1, round(settings.train_fraction * len(index)))
         raw = torch.empty(len(index), device=index.rows.device)
+        episodic = isinstance(bonus, EpisodicReward)
+        if isinstance(bonus, EpisodicReward):  # every step in turn, before anything is learned
+            for step in torch.arange(len(index), device=raw.device).view(self.rollout.steps, -1):
+                raw[step] = bonus.follow(index[step], index.starts[step])
         at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // self.probe.features[0].numel())
-        for rows in pieces(order[trained:], at_once):
+        for rows in [] if episodic else pieces(order[trained:], at_once):
             raw[rows] = bonus.reward(index[rows])
         sums: dict[str, float] = {}
         minibatches = pieces(order[:trained], settings.bonus_minibatch)
         for rows in minibatches:
-            raw[rows], metrics = bonus.learn(index[rows])
+            paid, metrics = bonus.learn(index[rows])
+            if not episodic:
+                raw[rows] = paid
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + value / len(minibatches)
         for _ in range(settings.bonus_passes - 1):

@@ -17,7 +17,7 @@ from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
-from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.scale import BETA, BonusScale
 from mimex.data.windows import EndsAt
@@ -68,6 +68,7 @@ class ReplayBonus:
         encoder: Encoder | None = None,
         seed: int = 0,
     ) -> None:
+        require_no_episode(bonus, "a step sampled from a replay buffer")
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
         if ends_at not in get_args(EndsAt):
             raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from mimex.bonus import BONUSES
 from mimex.study.labels import NO_METHOD
 from mimex.study.runs import Group, Run
 from mimex.train.flat import flat_settings
@@ -98,7 +99,7 @@ def _varied(groups: Sequence[Group]) -> list[str]:
 def _counts(setting: str, group: Group) -> bool:
     """Whether a setting matters to a group: not if it belongs to a bonus that is not used."""
     section, bonus = setting.partition(".")[0], group.runs[0].config.get("bonus")
-    if section in ("mimex", "rnd", "icm", "pseudocount"):
+    if section in BONUSES:
         return section == bonus
     return section != "scale" or bonus != "none"
 

@@ -1,0 +1,138 @@
+"""E3B: how far a step lies from what its episode has already seen, along learned features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from mimex.bonus.icm import InverseDynamics
+from mimex.bonus.inputs import check_finite
+from mimex.bonus.state import Shared, require_same
+from mimex.types import Window
+
+
+class E3B(InverseDynamics):
+    """Pays for steps unlike all others of their episode (Henaff et al., 2022).
+
+    The bonus is elliptical: ``phi^T C^-1 phi`` with ``C = ridge * I + sum of phi phi^T`` over the
+    steps of the episode before. The features ``phi`` are those from which an inverse model tells
+    the action. ``C^-1`` of every environment is kept from step to step, by ``follow``, and is part
+    of the state.
+
+    Args:
+        feature_dim: Numbers a step; taken from the first window when left out.
+        action_dim: Numbers an action, or the number of discrete actions; taken from the first
+            window, or from the wrapped environment, when left out.
+        length: Steps a window, at least 2: the newest transition is what the inverse model learns
+            from.
+        discrete: Actions are one of ``action_dim``; the inverse model then classifies. When left
+            out, whether they are one-hot tells.
+        ridge: What the matrix starts from, times the identity; the smaller, the more the first
+            steps of an episode are paid.
+        embed_dim: Width of the features that the inverse model learns; an environment's state is
+            its square.
+        hidden: Width of the hidden layer of the inverse model.
+        lr: Learning rate of Adam.
+        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
+    """
+
+    def __init__(
+        self,
+        feature_dim: int | None = None,
+        action_dim: int | None = None,
+        length: int = 2,
+        *,
+        discrete: bool | None = None,
+        ridge: float = 0.1,
+        embed_dim: int = 64,
+        hidden: int = 256,
+        lr: float = 1e-3,
+        **shared: Unpack[Shared],
+    ) -> None:
+        if not 0 < ridge < float("inf"):
+            raise ValueError(f"ridge={ridge} must be positive and finite.")
+        self.ridge = ridge
+        self.inverses: Tensor | None = None  # (N, E, E): C^-1 of each environment's episode
+        super().__init__(
+            feature_dim,
+            action_dim,
+            length,
+            discrete=discrete,
+            embed_dim=embed_dim,
+            hidden=hidden,
+            lr=lr,
+            **shared,
+        )
+
+    def build(self, feature_dim: int) -> nn.Module:
+        """Encoder and inverse model."""
+        return nn.ModuleDict(self.inverse_networks(feature_dim))
+
+    def errors(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The bonus as if the episode had begun with the window, and the inverse model's loss."""
+        with torch.no_grad():
+            phi = self.embed(x) * valid.unsqueeze(2)  # (B, L, E)
+            inverse = self._fresh(len(x))
+            for step in range(x.shape[1]):
+                bonus, inverse = elliptical(inverse, phi[:, step])
+        return bonus.unsqueeze(0), self.inverse_loss(x, actions, valid)[0]
+
+    def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
+        """Scores one step of each environment ``(B,)``, and takes it into the episode so far."""
+        _, x, _, valid = self._read(window)
+        if envs is None:
+            envs = torch.arange(len(x), device=self.device)
+        envs, starts = envs.to(self.device), starts.to(self.device)
+        if starts.shape != (len(x),) or envs.shape != (len(x),):
+            raise ValueError(
+                f"starts has shape {tuple(starts.shape)} and envs {tuple(envs.shape)}; expected "
+                f"({len(x)},): one of each for every window."
+            )
+        known = self._fresh(0) if self.inverses is None else self.inverses
+        unknown = int(envs.max()) + 1 - len(known)
+        inverses = torch.cat([known, self._fresh(max(unknown, 0))])
+        with torch.no_grad():
+            phi = self.embed(x[:, -1]) * valid[:, -1:]  # (B, E)
+            before = torch.where(starts.view(-1, 1, 1), self._fresh(1), inverses[envs])
+            bonus, after = elliptical(before, phi)
+        check_finite(bonus, "the reward")
+        self.inverses = inverses.index_copy(0, envs, after)
+        return bonus
+
+    def _fresh(self, count: int) -> Tensor:
+        """The inverse matrices ``(count, E, E)`` of episodes that have seen nothing."""
+        one = torch.eye(self.embed_dim, device=self.device) / self.ridge
+        return one.expand(count, -1, -1)
+
+    def extra_state(self) -> dict[str, Any]:
+        """What actions are, and the episodes so far."""
+        episodes = {} if self.inverses is None else {"episodes": self.inverses.clone()}
+        return super().extra_state() | episodes
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """Puts the episodes so far back."""
+        super().load_extra(state)
+        inverses = state.get("episodes")
+        if inverses is not None:
+            expected = self._fresh(len(inverses))
+            require_same({"episodes": expected}, {"episodes": inverses}, "this E3B")
+            inverses = inverses.to(self.device, copy=True)
+        self.inverses = inverses
+
+
+def elliptical(inverse: Tensor, phi: Tensor) -> tuple[Tensor, Tensor]:
+    """The bonus ``phi^T C^-1 phi`` of each row, and ``(C + phi phi^T)^-1`` by Sherman-Morrison.
+
+    Args:
+        inverse: ``(B, E, E)``: ``C^-1``.
+        phi: ``(B, E)``.
+    """
+    along = (inverse @ phi.unsqueeze(2)).squeeze(2)  # (B, E)
+    bonus = (phi * along).sum(1)
+    scaled = along / (1 + bonus).unsqueeze(1)
+    return bonus, torch.baddbmm(inverse, scaled.unsqueeze(2), along.unsqueeze(1), alpha=-1)

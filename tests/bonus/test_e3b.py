@@ -1,0 +1,141 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import mimex
+from mimex.bonus.base import EpisodicReward, require_no_episode
+from mimex.types import Window
+
+D, A, E = 3, 2, 5
+
+
+def episode_windows(steps, envs, seed=0):
+    """Windows (N, 2, D) of a walk of each environment, step by step."""
+    g = torch.Generator().manual_seed(seed)
+    walk = torch.randn(steps + 1, envs, D, generator=g)
+    led = torch.randn(steps, envs, 2, A, generator=g)
+    return [Window(torch.stack([walk[t], walk[t + 1]], 1), actions=led[t]) for t in range(steps)]
+
+
+def textbook(bonus, visited, newest):
+    """phi^T (ridge I + sum phi phi^T)^-1 phi, with the matrix written out."""
+    weight, bias = (p.detach().double().numpy() for p in bonus.embed.parameters())
+    phi = [weight @ state.double().numpy() + bias for state in (*visited, newest)]
+    matrix = bonus.ridge * np.eye(E) + sum((np.outer(p, p) for p in phi[:-1]), np.zeros((E, E)))
+    return phi[-1] @ np.linalg.inv(matrix) @ phi[-1]
+
+
+def test_the_bonus_is_the_textbook_ellipse_of_the_whole_episode_and_begins_anew_at_starts():
+    bonus = mimex.E3B(D, A, embed_dim=E, ridge=0.3)
+    visited = {0: [], 1: []}
+    for t, window in enumerate(episode_windows(40, 2)):
+        starts = torch.tensor([t == 0, t in (0, 17)])
+        paid = bonus.follow(window, starts)
+        for env in (0, 1):
+            if starts[env]:
+                visited[env] = []
+            newest = window.features[env, -1]
+            expected = textbook(bonus, visited[env], newest)
+            assert float(paid[env]) == pytest.approx(expected, rel=1e-3), (t, env)
+            visited[env].append(newest)
+
+
+def test_environments_that_are_left_out_keep_their_episode():
+    both, one = mimex.E3B(D, A, embed_dim=E), mimex.E3B(D, A, embed_dim=E)
+    for t, window in enumerate(episode_windows(6, 2)):
+        starts = torch.full((2,), t == 0)
+        expected = both.follow(window, starts)
+        for env in (1, 0):  # in any order, and one by one
+            row = slice(env, env + 1)
+            alone = Window(window.features[row], window.valid[row], window.actions[row])
+            paid = one.follow(alone, starts[row], torch.tensor([env]))
+            assert torch.allclose(paid, expected[row], rtol=1e-4)
+
+
+def test_a_window_alone_is_scored_as_if_its_episode_had_begun_with_it():
+    bonus = mimex.E3B(D, A, embed_dim=E)
+    window = episode_windows(1, 4)[0]
+    for row, paid in enumerate(bonus.reward(window).tolist()):
+        before, newest = window.features[row]
+        assert paid == pytest.approx(textbook(bonus, [before], newest), rel=1e-3)
+    assert bonus.inverses is None  # nothing was followed
+
+
+def test_what_an_episode_repeats_is_paid_less_and_what_is_new_more():
+    bonus = mimex.E3B(D, A)
+    same, other = episode_windows(2, 8)
+    first = bonus.follow(same, torch.ones(8, dtype=torch.bool))
+    again = torch.zeros(8, dtype=torch.bool)
+    for visits in range(1, 5):
+        repeated = bonus.follow(same, again)
+        assert torch.allclose(repeated, first / (1 + visits * first), rtol=1e-2)
+    assert (bonus.follow(other, again) > repeated).all()
+
+
+def test_the_features_learn_to_tell_the_action():
+    bonus = mimex.E3B(D, A, lr=3e-3)
+    g = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        states, actions = torch.randn(128, D, generator=g), torch.randn(128, A, generator=g)
+        moved = states.clone()
+        moved[:, :A] += actions
+        led = torch.stack([torch.zeros_like(actions), actions], 1)
+        _, metrics = bonus.learn(Window(torch.stack([states, moved], 1), None, led))
+    assert metrics["bonus/loss"] - metrics["bonus/mean"] < 0.2  # of a variance of 1
+
+
+def test_an_episode_continues_bit_for_bit_after_loading():
+    straight = mimex.E3B(D, A, embed_dim=E)
+    windows = episode_windows(20, 3)
+    for t, window in enumerate(windows[:10]):
+        straight.follow(window, torch.full((3,), t == 0))
+        straight.learn(window)
+    resumed = mimex.E3B(D, A, embed_dim=E, seed=9)
+    resumed.load_state_dict(copy.deepcopy(straight.state_dict()))
+    again = torch.zeros(3, dtype=torch.bool)
+    for window in windows[10:]:
+        assert torch.equal(straight.follow(window, again), resumed.follow(window, again))
+        assert torch.equal(straight.learn(window)[0], resumed.learn(window)[0])
+
+
+def test_episodes_of_another_width_are_not_loaded():
+    saved, other = mimex.E3B(D, A, embed_dim=E), mimex.E3B(D, A, embed_dim=E)
+    saved.follow(episode_windows(1, 3)[0], torch.ones(3, dtype=torch.bool))
+    broken = saved.state_dict() | {"episodes": torch.zeros(3, 2, 2)}
+    with pytest.raises(ValueError, match=r"episodes has shape \(3, 2, 2\)"):
+        other.load_state_dict(broken)
+    assert other.inverses is None
+
+
+def test_a_step_that_cannot_be_scored_changes_nothing():
+    bonus = mimex.E3B(D, A, embed_dim=E)
+    window = episode_windows(1, 2)[0]
+    bonus.follow(window, torch.ones(2, dtype=torch.bool))
+    before = bonus.inverses.clone()
+    poisoned = window.features.clone()
+    poisoned[1, -1, 0] = torch.nan
+    with pytest.raises(ValueError, match="features has 1 NaN"):
+        bonus.follow(Window(poisoned, None, window.actions), torch.zeros(2, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"starts has shape \(3,\)"):
+        bonus.follow(window, torch.zeros(3, dtype=torch.bool))
+    assert torch.equal(before, bonus.inverses)
+
+
+def test_padding_is_no_step_of_the_episode():
+    bonus = mimex.E3B(D, A, embed_dim=E)
+    window = episode_windows(1, 2)[0]
+    bonus.follow(window, torch.ones(2, dtype=torch.bool))
+    before = bonus.inverses.clone()
+    empty = Window(window.features, torch.zeros(2, 2, dtype=torch.bool), window.actions)
+    assert (bonus.follow(empty, torch.zeros(2, dtype=torch.bool)) == 0).all()
+    assert torch.equal(before, bonus.inverses)
+
+
+def test_where_there_is_no_whole_episode_it_is_refused_with_the_reason():
+    assert isinstance(mimex.E3B(), EpisodicReward)
+    assert not isinstance(mimex.ICM(), EpisodicReward)
+    require_no_episode(mimex.ICM(), "replay")
+    with pytest.raises(ValueError, match="E3B needs its episode's whole past"):
+        require_no_episode(mimex.E3B(), "replay")

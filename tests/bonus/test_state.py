@@ -1,0 +1,49 @@
+import pytest
+import torch
+from torch import nn
+
+from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+
+
+def trained(**options):
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([parameter], **options)
+    parameter.sum().backward()
+    optimizer.step()
+    return parameter, optimizer
+
+
+def test_moments_go_back_by_name_as_copies():
+    parameter, optimizer = trained(fused=True)
+    state = optimizer_state(optimizer, {"p": parameter})
+    other = nn.Parameter(torch.zeros(2))
+    fresh = torch.optim.Adam([other], fused=True)
+    load_optimizer(fresh, {"p": other}, state)
+    assert torch.equal(fresh.state[other]["exp_avg"], state["p"]["exp_avg"])
+    fresh.state[other]["exp_avg"].zero_()
+    assert state["p"]["exp_avg"].abs().sum() > 0
+
+
+@pytest.mark.parametrize(("options", "counter"), [({"capturable": True}, "meta"), ({}, "cpu")])
+def test_moments_go_to_where_the_parameter_lives_and_the_counter_if_the_optimizer_is_there(
+    options, counter
+):
+    """A fused or capturable optimizer refuses a counter on another device than its parameter."""
+    parameter, optimizer = trained()
+    state = optimizer_state(optimizer, {"p": parameter})
+    there = nn.Parameter(torch.zeros(2, device="meta"))
+    elsewhere = torch.optim.Adam([there], **options)
+    load_optimizer(elsewhere, {"p": there}, state)
+    moments = elsewhere.state[there]
+    assert {moments["exp_avg"].device.type, moments["exp_avg_sq"].device.type} == {"meta"}
+    assert moments["step"].device.type == counter
+
+
+def test_differences_are_named_three_at_most():
+    ours = {name: torch.zeros(2) for name in "abcde"}
+    with pytest.raises(
+        ValueError, match=r"a is missing; b is missing; c is missing \(and 2 more\)"
+    ):
+        require_same(ours, {}, "it")
+    with pytest.raises(ValueError, match="a has shape"):
+        require_same({"a": torch.zeros(2)}, {"a": torch.zeros(3)}, "it")
