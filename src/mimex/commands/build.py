@@ -31,10 +31,6 @@ from mimex.train.training import Training
 
 _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation")
 
-NEIGHBOURS = 4
-"""Transitions in a row that a batch is drawn in, unless set, where windows of pictures make the
-encoder's work: MIMEx then makes 77 to 83 % of the updates without a bonus, else 49 to 56 %."""
-
 
 def seed_for(config: TrainConfig, purpose: str) -> int:
     """A seed for one purpose, independent of those for the others."""
@@ -198,7 +194,7 @@ def make_replay(config: TrainConfig, agent: DrQv2, bonus: IntrinsicReward) -> Re
         window=window,
         ends_at=config.off_policy.ends_at,
         stride=config.off_policy.stride,
-        run=config.replay.run or (NEIGHBOURS if agent.pixels and window > 1 else 1),
+        run=config.replay.run,
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
     )

@@ -34,9 +34,14 @@ class Episodes:
 
     def begin(self) -> None:
         """Forgets running and ended episodes: all environments were reset."""
-        self._returns[:], self._steps[:], self.total = 0.0, 0, 0
-        self._met.clear()
+        self.abandon()
+        self.total = 0
         self._last.clear()
+
+    def abandon(self) -> None:
+        """Forgets the running episodes: all environments were reset in the middle of them."""
+        self._returns[:], self._steps[:] = 0.0, 0
+        self._met.clear()
 
     def step(
         self,

@@ -120,8 +120,9 @@ def relabel(
 ) -> tuple[Tensor, Metrics]:
     """The rewards ``(B,)`` of a batch with the bonus, which takes one step of learning from it.
 
-    A sampled transition gets the bonus of the window at its start once, however many steps of
-    reward it sums up.
+    The bonus of the window at its start stands for each of the steps that a sampled transition sums
+    up, so that beta means the same for every n-step: the size of the bonus beside the task's reward
+    of one step.
 
     Args:
         training: The run.
@@ -134,10 +135,9 @@ def relabel(
         training.probe = chosen_windows(window, slice(PROBE_WINDOWS))
     raw, metrics = training.bonus.learn(window, training.settings.train_fraction)
     training.scale.steps = training.step  # its schedule counts frames, not samples
-    rewards = training.scale.combine(batch.rewards, raw)
-    return rewards.total, metrics | {
-        **training.scale.metrics(raw, rewards),
-    }
+    rewards = training.scale.combine(batch.rewards / batch.weights, raw)  # of one step
+    metrics |= training.scale.metrics(raw, rewards)
+    return batch.rewards + rewards.intrinsic * batch.weights, metrics
 
 
 def gathered(batch: Transitions) -> dict[str, Tensor]:

@@ -190,5 +190,6 @@ class OffPolicyTraining:
             if state["replay"] is not None:
                 _log.warning("The replay buffer's files are gone: continuing with an empty one.")
             self.visits.forget()
+            self.episodes.abandon()
             self.observation, _ = self.env.reset()
             self._start_episodes()
