@@ -4,10 +4,10 @@
     python -m benchmarks.drqv2 --write    also writes benchmarks/results/drqv2.md
 
 All methods have the published networks, batch and pictures (random ones: their content does not
-change the time). Bonuses on windows draw transitions in runs of four neighbours, as they do unless
-told otherwise; "drawn one by one" is without. Methods take turns within each round, so that a slow
-moment of the machine hits all of them; the table has medians. Memory is measured in a process of
-its own for each buffer.
+change the time). Bonuses on windows draw transitions in runs of four neighbours (--replay.run 4);
+"drawn one by one", which is the default of all methods, is without. Methods take turns within each
+round, so that a slow moment of the machine hits all of them; the table has medians. Memory is
+measured in a process of its own for each buffer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus.base import IntrinsicReward
-from mimex.commands.build import NEIGHBOURS
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import available_cores, keep_memory
 
@@ -44,6 +43,7 @@ OBSERVATIONS = ObservationReader(spaces.Box(0, 255, STACKED, np.uint8))
 ACTION = ActionWriter(spaces.Box(-1, 1, (ACTIONS,), np.float32))
 EPISODE = 501  # observations of an episode of the suite at two frames a step
 FRAMES = 4000  # in the buffers that are timed
+RUN = 4  # transitions in a row, where windows overlap
 RESULTS = Path(__file__).parent / "results" / "drqv2.md"
 Step = Callable[[], object]
 
@@ -104,11 +104,11 @@ def methods() -> dict[str, Step]:
         "plain, none (stored stacks)": plain(),
         "none": ours(None, "trunk"),
         "rnd, 50 features": ours(RND(trunk, 1), "trunk"),
-        "icm, 50 features": ours(ICM(trunk, ACTIONS, 2), "trunk", NEIGHBOURS),
-        "mimex, 50 features": ours(MIMEx(trunk), "trunk", NEIGHBOURS),
+        "icm, 50 features": ours(ICM(trunk, ACTIONS, 2), "trunk", RUN),
+        "mimex, 50 features": ours(MIMEx(trunk), "trunk", RUN),
         "mimex, 50 features, drawn one by one": ours(MIMEx(trunk), "trunk"),
         "mimex, 50 features, runs of 2": ours(MIMEx(trunk), "trunk", run=2),
-        "mimex, 39,200 features": ours(MIMEx(wide), "encoder", NEIGHBOURS),
+        "mimex, 39,200 features": ours(MIMEx(wide), "encoder", RUN),
         "mimex, 39,200 features, drawn one by one": ours(MIMEx(wide), "encoder"),
     }
 

@@ -119,7 +119,11 @@ class Observer:
     """Looks on, step by step, and says something about it with each row of metrics."""
 
     def begin(self, observation: Any) -> None:
-        """New episodes begin in all environments, with this observation."""
+        """The first episodes begin in all environments, with this observation."""
+
+    def interrupt(self, observation: Any) -> None:
+        """New episodes take the place of those that ran, which never end."""
+        self.begin(observation)
 
     def step(self, step: Step) -> None:
         """Takes in one step of all environments."""

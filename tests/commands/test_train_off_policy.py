@@ -8,7 +8,7 @@ import pytest
 from tests.processes import assert_equal, rows, start, wait_for_rows
 
 from mimex.cli import main
-from mimex.data.memory import free_memory
+from mimex.data.replay_log import free_memory
 from mimex.train.checkpoint import Checkpoints, load
 
 REPEAT = 50  # frames a step, of an episode's 1,000

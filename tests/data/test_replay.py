@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from mimex.data.memory import free_memory
 from mimex.data.replay import ReplayBuffer
-from mimex.data.replay_log import DamagedReplayError
+from mimex.data.replay_log import DamagedReplayError, free_memory
 from mimex.data.replay_settings import ReplaySettings
 
 DISCOUNT = 0.5
@@ -59,7 +58,7 @@ class Story:
         for env, episodes in self.episodes.items():
             kept = self.kept(env)
             full = len(self.numbers(env)) > self.replay.slots
-            past = set(sorted(kept)[: self.replay._reach]) if full else set()
+            past = set(sorted(kept)[: self.replay.stack - 1]) if full else set()
             for episode in episodes:
                 for place, number in enumerate(episode[:-1]):
                     if number in kept - past:
@@ -89,10 +88,15 @@ class Story:
         last = place + (self.replay.ends_at == "next")
         everything = torch.cat([batch.observations[:], windows.others[:]])
         shown = everything[windows.places[row]]
+        [env] = [env for env, episodes in self.episodes.items() if episode in episodes]
+        remembered = sorted(self.kept(env))  # of the oldest, stacks are not whole
+        if len(self.numbers(env)) > self.replay.slots:
+            remembered = remembered[self.replay.stack - 1 :]
         for k in range(length):
             at = last - (length - 1 - k)
-            assert bool(windows.valid[row, k]) == (at >= 0)
-            if at >= 0:
+            there = at >= 0 and episode[at] in remembered
+            assert bool(windows.valid[row, k]) == there
+            if there:
                 assert channels(shown[k]) == self.stack(episode, at)
                 action = 0 if at == 0 else -episode[at]
                 assert float(windows.actions[row, k, 0]) == action

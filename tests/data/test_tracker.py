@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.states import assert_refused_or_loaded
 
-from mimex.data.tracker import WindowTracker, replay_rows
+from mimex.data.tracker import WindowTracker
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,36 +91,3 @@ def test_bad_input_is_refused():
         WindowTracker(2, 3, 4, action_dim=1).push(
             torch.zeros(2, 4), torch.zeros(2, dtype=torch.bool)
         )
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    capacity=st.integers(3, 8),
-    length=st.integers(1, 5),
-    starts=st.lists(st.booleans(), min_size=1, max_size=25),
-)
-def test_replay_windows_equal_a_plain_loop(capacity, length, starts):
-    """Every observation is its own number; the ring forgets what the loop forgets."""
-    ring, ages = [-1] * capacity, [0] * capacity
-    stream = []  # (number, its episode)
-    episode = age = 0
-    for number, start in enumerate(starts):
-        start = start or number == 0
-        episode, age = (episode + 1, 0) if start else (episode, age + 1)
-        ring[number % capacity], ages[number % capacity] = number, age
-        stream.append((number, episode))
-    size = min(len(stream), capacity)
-    kept = stream[-size:]
-    slots = torch.tensor([number % capacity for number, _ in kept])
-    rows, valid = replay_rows(
-        slots,
-        torch.tensor(ages)[slots],
-        length,
-        capacity=capacity,
-        newest=(len(stream) - 1) % capacity,
-        size=size,
-    )
-    for i, (_, own) in enumerate(kept):
-        expected = [n for n, e in kept[: i + 1] if e == own][-length:]
-        got = [ring[r] for r, ok in zip(rows[i].tolist(), valid[i].tolist(), strict=True) if ok]
-        assert got == expected

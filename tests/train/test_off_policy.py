@@ -7,6 +7,7 @@ from tests.parts import actions, reader
 
 from mimex import RND, BonusScale, MIMEx, NoBonus
 from mimex.agents.drqv2 import DrQv2, DrQv2Settings
+from mimex.bonus.base import ConstantBonus
 from mimex.data.replay import ReplayBuffer
 from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
@@ -142,15 +143,34 @@ def test_progress_is_told_after_every_round():
     assert told == [made * REPEAT for made in range(2, 13, 2)]
 
 
-def test_the_bonus_is_added_once_to_the_sampled_rewards():
-    run = filled(training(mimex(), n_step=3))
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_the_bonus_of_a_windows_end_stands_for_every_step_that_is_summed_up(n_step):
+    run = filled(training(mimex(), n_step=n_step))
     batch = run.agent.replay.sample(8, run.agent.generator)
     features = run.agent.algorithm.encode(batch).windows
     assert not features.requires_grad
     raw = run.agent.bonus.reward(windows(batch, features))
     rewards, metrics = run.agent.relabel(batch, features, run.step)
-    torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw)
+    steps = torch.tensor([[0.99**k for k in range(n)] + [0.0] * (3 - n) for n in range(4)]).sum(1)
+    assert set(batch.weights.tolist()) <= set(steps[1 : n_step + 1].tolist())
+    torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw * batch.weights)
     assert metrics["bonus/mean"] == pytest.approx(float(raw.mean()))
+
+
+@pytest.mark.parametrize("unit", ["task", "raw"])
+@pytest.mark.parametrize("reward", [0.0, 2.0])
+def test_beta_means_the_same_for_every_n_step(unit, reward):
+    """Where bonus and reward are constant, all targets have one fixed point."""
+    returns = []
+    for n_step in (1, 3, 5):
+        run = filled(training(ConstantBonus(), n_step=n_step, scale=BonusScale(0.5, unit)))
+        run.agent.replay.rewards.fill_(reward)
+        batch = run.agent.replay.sample(64, run.agent.generator)
+        rewards, metrics = run.agent.relabel(batch, run.agent.algorithm.encode(batch).windows, 0)
+        assert metrics["bonus/reward"] == pytest.approx(0.5 * (max(reward, 0.01), 1)[unit == "raw"])
+        whole = batch.weights == batch.weights.max()  # n steps: not at an episode's end
+        returns.append(float((rewards / (1 - 0.99**n_step))[whole].mean()))
+    assert returns == pytest.approx([returns[0]] * 3, rel=1e-5)
 
 
 def test_the_bonus_is_never_stored():
@@ -184,7 +204,7 @@ def test_the_schedule_of_beta_counts_frames():
     features = run.agent.algorithm.encode(batch).windows
     raw = run.agent.bonus.reward(windows(batch, features))
     rewards, _ = run.agent.relabel(batch, features, run.step)
-    torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw)
+    torch.testing.assert_close(rewards, batch.rewards + 0.5 * raw * batch.weights)
 
 
 def test_without_a_bonus_no_windows_are_gathered():
@@ -230,6 +250,17 @@ def test_without_a_saved_buffer_a_new_one_is_filled_first():
     due = [collect(second) for _ in range(SEED_STEPS)]
     assert due == [0] * (SEED_STEPS - 1) + [1]
     assert second.step == 50 * REPEAT  # of the schedules, which go on
+
+
+def test_without_a_saved_buffer_no_return_is_of_two_episodes():
+    first = training()
+    list(first.rows(15 * REPEAT))  # the second of the episodes of ten steps is half over
+    second = training()
+    second.load_state_dict(first.state_dict())
+    *_, row = second.rows(30 * REPEAT)
+    assert row["train/episodes"] == 2
+    assert row["train/episode_steps"] == 10
+    assert row["train/return"] <= 10 * REPEAT
 
 
 def test_visits_are_mapped_and_recorded(tmp_path):

@@ -34,10 +34,6 @@ from mimex.train.planes import FIRST_STATES
 
 _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation")
 
-NEIGHBOURS = 4
-"""Transitions in a row that a batch is drawn in, unless set, where windows of pictures make the
-encoder's work: MIMEx then makes 77 to 83 % of the updates without a bonus, else 49 to 56 %."""
-
 
 REMEMBER_EPISODES = 10
 """Training episodes that DrQ-v2's metrics are about: as many as it evaluates."""
@@ -197,7 +193,7 @@ def make_replay(
         window=window,
         ends_at=config.off_policy.ends_at,
         stride=config.off_policy.stride,
-        run=config.replay.run or (NEIGHBOURS if algorithm.pixels and window > 1 else 1),
+        run=config.replay.run,
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
     )

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from mimex.data.memory import allocate
-from mimex.data.replay_log import ReplayLog
+from mimex.data.checks import require_positive
+from mimex.data.replay_log import ReplayLog, allocate
+from mimex.data.trail import replay_rows, sum_between
 from mimex.data.transitions import Observations, Transitions, Windows
 from mimex.data.windows import EndsAt
 
@@ -43,6 +44,7 @@ class ReplayBuffer:
         run: Transitions that are drawn one after the other.
         folder: Where ``save`` writes; needed for that and for memory mapping.
         memory_mapped: Whether observations are kept in a file of the folder.
+        device: Where samples are put; the rings themselves stay in memory.
     """
 
     def __init__(
@@ -62,23 +64,22 @@ class ReplayBuffer:
         run: int = 1,
         folder: Path | None = None,
         memory_mapped: bool = False,
+        device: torch.device | str = "cpu",
     ) -> None:
-        sizes = {"num_envs": num_envs, "stack": stack, "n_step": n_step, "stride": stride}
-        for name, value in {**sizes, "run": run, "window": window}.items():
-            if value < (least := int(name != "window")):
-                raise ValueError(f"{name}={value} must be at least {least}.")
+        require_positive(num_envs=num_envs, stack=stack, n_step=n_step, stride=stride, run=run)
+        if window < 0:
+            raise ValueError(f"window={window} must be at least 0.")
         if memory_mapped and folder is None:
             raise ValueError("memory_mapped=True needs folder: where the file shall be.")
         self.stack, self.n_step, self.discount, self.run = stack, n_step, discount, run
         self.window, self.stride, self.ends_at, self.num_envs = window, stride, ends_at, num_envs
-        # Once a ring goes round, its oldest slots only serve as the past of others.
-        self._reach = stack - 1 + max(window * stride - 1, 0)
-        self.slots = capacity // num_envs
-        if self.slots < self._reach + n_step + 2:
+        self.slots, self.device = capacity // num_envs, torch.device(device)
+        needed = stack - 1 + max(window * stride - 1, 0) + n_step + 2
+        if self.slots < needed:
             raise ValueError(
                 f"replay.capacity={capacity} leaves {self.slots} slots for each of {num_envs} "
                 f"environments; stacks of {stack}, windows of {window} and {n_step} steps need "
-                f"at least {self._reach + n_step + 2}."
+                f"at least {needed}."
             )
         total = self.slots * num_envs
         kind = torch.uint8 if pixels else torch.float32
@@ -148,42 +149,55 @@ class ReplayBuffer:
 
     def newest(self, env: int = 0) -> Tensor:
         """What the agent sees now, ``(1, stack * C, H, W)`` or ``(1, stack * D)``."""
-        number = torch.tensor([self.added[env] - 1])
-        envs = torch.tensor([env])
-        return self._stacks(envs, number, self.ages[self._rows(envs, number)])[:]
+        return self._stacks(self._rows(torch.tensor([env]), torch.tensor([self.added[env] - 1])))[:]
 
     def sample(self, batch: int, generator: Generator) -> Transitions:
-        """Draws transitions, each of those in the buffer with the same probability."""
+        """Draws transitions, each of those in the buffer with the same probability.
+
+        Which ones are drawn depends on nothing but the generator and what was added: not on the
+        windows, so that all methods of a comparison see the same.
+        """
         envs, numbers = self._draw(batch, generator)
         newest = torch.as_tensor(self.added)[envs] - 1
         now = self._rows(envs, numbers)
         age = self.ages[now]
         # How far the episode goes on from here, up to n steps.
         steps = torch.zeros_like(numbers)
-        rewards, weight = torch.zeros(batch), 1.0
+        (rewards, weights), weight = torch.zeros(2, batch), 1.0
         for k in range(1, self.n_step + 1):
             after = self._rows(envs, numbers + k)
             goes_on = (numbers + k <= newest) & (self.ages[after] == age + k) & (steps == k - 1)
             steps += goes_on
             rewards += weight * self.rewards[after] * goes_on
+            weights += weight * goes_on
             weight *= self.discount
         last = self._rows(envs, numbers + steps)
         discounts = self.discount**steps * ~self.terminated[last]
+        windows = None
+        if self.window:
+            ends = numbers + int(self.ends_at == "next")
+            windows = self._windows(now, envs, ends, torch.arange(batch) // self.run * self.run)
         return Transitions(
-            self._stacks(envs, numbers, age),
-            self.actions[self._rows(envs, numbers + 1)],
-            rewards,
-            discounts.float(),
-            self._stacks(envs, numbers + steps, age + steps),
-            self._windows_of(now, envs, numbers, age) if self.window else None,
+            self._stacks(now),
+            self.actions[self._rows(envs, numbers + 1)].to(self.device),
+            rewards.to(self.device),
+            weights.to(self.device),
+            discounts.float().to(self.device),
+            self._stacks(last),
+            windows,
             self.run,
         )
 
+    def _oldest(self) -> Tensor:
+        """Of each ring the first number ``(N,)`` whose stack is whole; those before serve it."""
+        added = torch.as_tensor(self.added)
+        return torch.where(added > self.slots, added - self.slots + self.stack - 1, 0)
+
     def _draw(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Environments and numbers ``(B,)`` of observations at which transitions start."""
-        added = torch.as_tensor(self.added)
-        oldest = torch.where(added > self.slots, added - self.slots + self._reach, 0)
-        count = (added - 1 - oldest).clamp(min=0)  # the newest has no successor yet
+        oldest = self._oldest()
+        # The newest has no successor yet.
+        count = (torch.as_tensor(self.added) - 1 - oldest).clamp(min=0)
         ends = count.cumsum(0)
         total = int(ends[-1])
         if not total:
@@ -206,72 +220,47 @@ class ReplayBuffer:
     def _rows(self, envs: Tensor, numbers: Tensor) -> Tensor:
         return envs * self.slots + numbers % self.slots
 
-    def _stacks(self, envs: Tensor, numbers: Tensor, ages: Tensor) -> Observations:
-        """The stacks that end at these observations, ``(B,)`` each."""
-        back = torch.arange(self.stack - 1, -1, -1)
-        back = torch.minimum(back, ages.unsqueeze(1))  # (B, K)
-        rows = self._rows(envs.unsqueeze(1), numbers.unsqueeze(1) - back)
-        return Observations(self.observations, rows)
-
-    def _windows_of(self, now: Tensor, envs: Tensor, numbers: Tensor, ages: Tensor) -> Windows:
-        """The windows of the transitions that start at these observations."""
-        runs = torch.arange(len(now)) // self.run * self.run
-        later = int(self.ends_at == "next")
-        return self._windows(now, envs, numbers + later, ages + later, ages + later, runs)
+    def _stacks(self, rows: Tensor) -> Observations:
+        """The stacks that end at the observations in these rows ``(B,)``."""
+        first = rows - rows % self.slots
+        back, _ = replay_rows(rows, rows - self.ages[rows], self.slots, self.stack)
+        return Observations(self.observations, first[:, None] + back.squeeze(-1), self.device)
 
     def windows_at(self, envs: Tensor, numbers: Tensor) -> Windows:
         """The windows that end at some observations, given by environment and number ``(B,)``.
 
         All their observations are among the others. What the ring has forgotten is not valid.
         """
-        ages = self.ages[self._rows(envs, numbers)]
-        forgotten = (torch.as_tensor(self.added)[envs] - self.slots + self.stack - 1).clamp(min=0)
         none = torch.zeros(0, dtype=torch.int64)
-        reach = torch.minimum(ages, numbers - forgotten)
-        return self._windows(none, envs, numbers, ages, reach, torch.zeros_like(envs))
+        return self._windows(none, envs, numbers, torch.zeros_like(envs))
 
-    def _windows(
-        self,
-        given: Tensor,
-        envs: Tensor,
-        numbers: Tensor,
-        ages: Tensor,
-        reach: Tensor,
-        runs: Tensor,
-    ) -> Windows:
+    def _windows(self, given: Tensor, envs: Tensor, numbers: Tensor, runs: Tensor) -> Windows:
         """Windows by index, with every observation once in each run.
 
         Args:
             given: Rows ``(B,)`` of observations that the caller has, or none ``(0,)``.
             envs: ``(B,)`` of the observations at which the windows end.
             numbers: ``(B,)``, the same.
-            ages: ``(B,)``, the same.
-            reach: ``(B,)``: how many observations before them may be looked at.
             runs: ``(B,)``: the first transition of the run that each belongs to.
         """
-        away = torch.arange(self.window - 1, -1, -1) * self.stride
-        valid = away <= reach.unsqueeze(1)  # (B, L)
-        back = torch.minimum(away, ages.unsqueeze(1))  # padding repeats the first: never looked at
-        rows = self._rows(envs.unsqueeze(1), numbers.unsqueeze(1) - back)
-        actions = self.actions[rows] * valid.unsqueeze(2)
-        for k in range(1, self.stride):
-            between = self._rows(envs.unsqueeze(1), numbers.unsqueeze(1) - away - k)
-            actions += self.actions[between] * (away + k <= reach.unsqueeze(1)).unsqueeze(2)
+        start = numbers - self.ages[self._rows(envs, numbers)]
+        oldest = torch.maximum(start, self._oldest()[envs])
+        path, known = replay_rows(numbers, oldest, self.slots, self.window, self.stride)
+        path += (envs * self.slots)[:, None, None]  # (B, L, S)
         total = len(self.ages)
-        known = given + total * runs[: len(given)]
-        wanted = rows + total * runs.unsqueeze(1)
-        keys, found = torch.unique(torch.cat([known, wanted.flatten()]), return_inverse=True)
+        owned = given + total * runs[: len(given)]
+        looked_at = path[..., -1] + total * runs[:, None]  # padding repeats the first
+        keys, found = torch.unique(torch.cat([owned, looked_at.flatten()]), return_inverse=True)
         places = torch.full_like(keys, -1)
         places[found[: len(given)]] = torch.arange(len(given))
         others = places < 0
         places[others] = len(given) + torch.arange(int(others.sum()))
-        other = keys[others] % total
         return Windows(
-            self._stacks(other // self.slots, other, self.ages[other]),
-            keys[others] // total,
-            places[found[len(given) :]].view(rows.shape),
-            valid,
-            actions,
+            self._stacks(keys[others] % total),
+            (keys[others] // total).to(self.device),
+            places[found[len(given) :]].view(looked_at.shape).to(self.device),
+            known[..., -1].to(self.device),
+            sum_between(self.actions[path], known).to(self.device),
         )
 
     def save(self) -> None:

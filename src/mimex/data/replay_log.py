@@ -1,14 +1,18 @@
-"""What was added to a replay buffer, on disk: every save writes only what is new.
+"""Where a replay buffer's arrays are: in memory if they fit, in a file, and saved on disk.
 
-The folder has one file for each stretch of observations, named by environment and numbers, written
-whole or not at all and never changed. A checkpoint need only remember how many observations there
-were: those before that number are in the files, whatever was written after it.
+Every save writes only what is new. The folder has one file for each segment of observations, named
+by environment and numbers, written whole or not at all and never changed. A checkpoint need only
+remember how many observations there were: those before that number are in the files, whatever was
+written after it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +27,47 @@ from mimex.files import replacing
 LONGEST = 4096
 """Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
 
+SPARE = 0.9
+"""The share of the free memory that one array may take; the rest is for everything else."""
+
 
 class DamagedReplayError(OSError):
     """The files of a replay buffer are not what was written."""
 
 
-class _Stretch(NamedTuple):
+def free_memory() -> int:
+    """Bytes that this machine can still give out."""
+    if sys.platform == "linux":
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def allocate(shape: tuple[int, ...], dtype: torch.dtype, file: Path | None = None) -> Tensor:
+    """An array of zeros, in a file if one is given.
+
+    Raises:
+        ValueError: If it does not fit into memory; with the numbers, before any work is done.
+    """
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        return torch.from_file(str(file), shared=True, size=count, dtype=dtype).view(shape)
+    free = free_memory()
+    if size > SPARE * free:
+        raise ValueError(
+            f"replay.capacity={shape[0]:,} observations of {size // shape[0]:,} bytes need "
+            f"{size / 1e9:.1f} GB, but {free / 1e9:.1f} GB of memory are free: use a "
+            f"replay.capacity of at most {int(SPARE * free * shape[0] / size):,}, or "
+            "--replay.memory-mapped to keep them in a file."
+        )
+    return torch.zeros(shape, dtype=dtype)
+
+
+class _Segment(NamedTuple):
     """A file and the observations in it: of one environment, from ``first`` to before ``end``."""
 
     path: Path
@@ -54,7 +93,7 @@ class ReplayLog:
     @property
     def empty(self) -> bool:
         """Whether there is no file."""
-        return not self._stretches()
+        return not self._segments()
 
     def append(self, added: list[int]) -> None:
         """Writes the observations up to these numbers of each environment.
@@ -63,16 +102,16 @@ class ReplayLog:
         """
         if not self._saved:
             self._saved = [0] * len(added)
-        for stretch in self._stretches():
-            if stretch.first >= self._saved[stretch.env]:
-                stretch.path.unlink()  # of a run that was killed before its checkpoint was there
+        for segment in self._segments():
+            if segment.first >= self._saved[segment.env]:
+                segment.path.unlink()  # of a run that was killed before its checkpoint was there
         for env, end in enumerate(added):
             first = max(self._saved[env], end - self._slots)
             for start in range(first, end, LONGEST):
                 self._write(env, start, min(start + LONGEST, end))
-        for stretch in self._stretches():
-            if self._before and stretch.end <= self._before[stretch.env] - self._slots:
-                stretch.path.unlink()
+        for segment in self._segments():
+            if self._before and segment.end <= self._before[segment.env] - self._slots:
+                segment.path.unlink()
         self._before, self._saved = self._saved, list(added)
 
     def read(self, added: list[int]) -> None:
@@ -81,13 +120,13 @@ class ReplayLog:
         Raises:
             DamagedReplayError: If a file is missing or damaged.
         """
-        stretches = sorted(self._stretches(), key=lambda stretch: stretch.first)
+        segments = sorted(self._segments(), key=lambda segment: segment.first)
         for env, end in enumerate(added):
             wanted = max(0, end - self._slots)
-            for stretch in stretches:
-                if stretch.env == env and stretch.first <= wanted < min(stretch.end, end):
-                    self._load(stretch, wanted, min(stretch.end, end))
-                    wanted = min(stretch.end, end)
+            for segment in segments:
+                if segment.env == env and segment.first <= wanted < min(segment.end, end):
+                    self._load(segment, wanted, min(segment.end, end))
+                    wanted = min(segment.end, end)
             if wanted < end:
                 raise self._damaged(
                     f"observations {wanted} to {end} of environment {env} are gone from "
@@ -102,20 +141,20 @@ class ReplayLog:
         with replacing(path) as aside:
             safetensors.torch.save_file(tensors, aside, {"sha256": _digest(tensors)})
 
-    def _load(self, stretch: _Stretch, first: int, end: int) -> None:
+    def _load(self, segment: _Segment, first: int, end: int) -> None:
         try:
-            with safe_open(stretch.path, "pt") as file:
+            with safe_open(segment.path, "pt") as file:
                 digest = file.metadata()["sha256"]
                 tensors = {name: file.get_tensor(name) for name in self._arrays}
         except (SafetensorError, KeyError, TypeError) as error:
-            raise self._damaged(f"{stretch.path} is damaged ({error})") from error
+            raise self._damaged(f"{segment.path} is damaged ({error})") from error
         if digest != _digest(tensors) or any(
-            tensors[name].shape != (stretch.end - stretch.first, *array.shape[1:])
+            tensors[name].shape != (segment.end - segment.first, *array.shape[1:])
             for name, array in self._arrays.items()
         ):
-            raise self._damaged(f"{stretch.path} is damaged: it is not what was written")
-        rows = self._rows(stretch.env, first, end)
-        some = slice(first - stretch.first, end - stretch.first)
+            raise self._damaged(f"{segment.path} is damaged: it is not what was written")
+        rows = self._rows(segment.env, first, end)
+        some = slice(first - segment.first, end - segment.first)
         for name, array in self._arrays.items():
             array[rows] = tensors[name][some]
 
@@ -128,13 +167,13 @@ class ReplayLog:
     def _rows(self, env: int, first: int, end: int) -> Tensor:
         return env * self._slots + torch.arange(first, end) % self._slots
 
-    def _stretches(self) -> list[_Stretch]:
+    def _segments(self) -> list[_Segment]:
         found = (
             (re.fullmatch(r"(\d+)_(\d+)_(\d+)\.safetensors", path.name), path)
             for path in self.folder.glob("*.safetensors")
         )
         return [
-            _Stretch(path, int(match[1]), int(match[2]), int(match[3]))
+            _Segment(path, int(match[1]), int(match[2]), int(match[3]))
             for match, path in found
             if match
         ]

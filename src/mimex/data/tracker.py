@@ -1,16 +1,25 @@
-"""Windows for loops that go step by step, and for steps sampled from a replay ring."""
+"""Windows for loops that go step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mimex.data.state import read_state
+from mimex.data.checks import copied, fitting_into_memory, read_state, require_positive
+from mimex.data.trail import sum_between
 from mimex.types import Array, Window
+
+
+class _Kept(NamedTuple):
+    """The trail of each environment's newest observation: L * stride steps, oldest first."""
+
+    features: Tensor  # (N, K, D)
+    valid: Tensor  # (N, K) bool
+    actions: Tensor | None  # (N, K, A): that led to them
 
 
 class WindowTracker:
@@ -35,30 +44,16 @@ class WindowTracker:
         device: torch.device | str = "cpu",
         stride: int = 1,
     ) -> None:
-        for name, value in (
-            ("num_envs", num_envs),
-            ("length", length),
-            ("feature_dim", feature_dim),
-            ("stride", stride),
-            ("action_dim", 1 if action_dim is None else action_dim),
-        ):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
+        sizes = {"num_envs": num_envs, "length": length, "feature_dim": feature_dim}
+        require_positive(**sizes, stride=stride, action_dim=1 if action_dim is None else action_dim)
         self.num_envs, self.length, self.feature_dim = num_envs, length, feature_dim
-        self.stride, kept = stride, length * stride
-        try:
-            self._features = torch.zeros(num_envs, kept, feature_dim, device=device)
-            self._valid = torch.zeros(num_envs, kept, dtype=torch.bool, device=device)
-            self._actions = (
-                None
-                if action_dim is None
-                else torch.zeros(num_envs, kept, action_dim, device=device)
+        self.stride, grid = stride, (num_envs, length * stride)
+        with fitting_into_memory(**sizes, action_dim=action_dim, stride=stride):
+            self._kept = _Kept(
+                torch.zeros(*grid, feature_dim, device=device),
+                torch.zeros(grid, dtype=torch.bool, device=device),
+                None if action_dim is None else torch.zeros(*grid, action_dim, device=device),
             )
-        except RuntimeError as error:
-            raise ValueError(
-                f"num_envs={num_envs}, length={length}, feature_dim={feature_dim}, "
-                f"action_dim={action_dim}, stride={stride} do not fit into memory: {error}"
-            ) from error
 
     def push(self, features: Array, starts: Array, actions: Array | None = None) -> Window:
         """Takes in the newest observation of each environment and gives the windows that end there.
@@ -71,7 +66,7 @@ class WindowTracker:
             actions: ``(N, A)``, or ``(N,)`` integers: the action that led to each observation;
                 ignored at a start.
         """
-        self._features, self._valid, self._actions = self._after(features, actions, starts)
+        self._kept = self._after(features, actions, starts)
         return self.window()
 
     @property
@@ -80,11 +75,11 @@ class WindowTracker:
 
         It cannot be told where windows are of one step alone: all are then.
         """
-        return ~self._valid[:, -2:-1].any(1)
+        return ~self._kept.valid[:, -2:-1].any(1)
 
     def window(self) -> Window:
         """The windows that end at the newest observations."""
-        return self._view(self._features, self._valid, self._actions)
+        return self._view(self._kept)
 
     def peek(
         self, features: Array, actions: Array | None = None, starts: Array | None = None
@@ -93,44 +88,48 @@ class WindowTracker:
 
         For final observations, which a SAME_STEP environment gives beside the next episode's first.
         """
-        return self._view(*self._after(features, actions, starts))
+        return self._view(self._after(features, actions, starts))
 
-    def _view(self, features: Tensor, valid: Tensor, actions: Tensor | None) -> Window:
+    def _view(self, kept: _Kept) -> Window:
         """Windows of every ``stride``-th step back from the newest, with sums of actions."""
-        every = slice(self.stride - 1, None, self.stride)
-        if actions is not None:
-            actions = actions.view(len(actions), self.length, self.stride, -1).sum(2)
+        features, valid, actions = (
+            None if array is None else array.unflatten(1, (self.length, self.stride))
+            for array in kept
+        )
+        assert features is not None
+        assert valid is not None
+        summed = None if actions is None else sum_between(actions, valid)
         # Copies: the caller's windows must not change with ours.
-        return Window(features[:, every].clone(), valid[:, every].clone(), actions)
+        return Window(features[:, :, -1].clone(), valid[:, :, -1].clone(), summed)
 
-    def _after(
-        self, features: Array, actions: Array | None, starts: Array | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Features, validity and actions of all steps kept, once these are the newest."""
+    def _after(self, features: Array, actions: Array | None, starts: Array | None) -> _Kept:
+        """All steps kept, once these are the newest."""
+        old = self._kept
         newest = self._row("features", features, self.feature_dim)
-        old = self._valid
+        starting = torch.zeros_like(old.valid[:, 0])
         if starts is not None:
-            starts = torch.as_tensor(starts, device=old.device)
-            if starts.dtype != torch.bool or starts.shape != (self.num_envs,):
-                raise ValueError(
-                    f"starts is {starts.dtype} of shape {tuple(starts.shape)}; expected bool of "
-                    f"shape ({self.num_envs},)."
-                )
-            old = old & ~starts.unsqueeze(1)
-        valid = torch.cat([old[:, 1:], torch.ones_like(old[:, :1])], dim=1)
-        kept = self._features[:, 1:] * valid[:, :-1, None]  # zeros before the episode's start
-        window_actions = None
-        if self._actions is not None:
+            starting = torch.as_tensor(starts, device=old.valid.device)
+        if starting.dtype != torch.bool or starting.shape != (self.num_envs,):
+            raise ValueError(
+                f"starts is {starting.dtype} of shape {tuple(starting.shape)}; expected bool of "
+                f"shape ({self.num_envs},)."
+            )
+        goes_on = ~starting.unsqueeze(1)
+        past = old.valid[:, 1:] & goes_on
+        led_to = None
+        if old.actions is not None:
             if actions is None:
                 raise ValueError("this tracker has action_dim: push(features, starts, actions).")
-            led = self._row("actions", actions, self._actions.shape[2])
-            led = led if starts is None else led * ~starts.unsqueeze(1)
-            past = self._actions[:, 1:] * valid[:, :-1, None]
-            window_actions = torch.cat([past, led.unsqueeze(1)], dim=1)
-        return torch.cat([kept, newest.unsqueeze(1)], dim=1), valid, window_actions
+            led = self._row("actions", actions, old.actions.shape[2]) * goes_on
+            led_to = torch.cat([old.actions[:, 1:] * past[..., None], led.unsqueeze(1)], dim=1)
+        return _Kept(  # zeros before the episode's start
+            torch.cat([old.features[:, 1:] * past[..., None], newest.unsqueeze(1)], dim=1),
+            torch.cat([past, torch.ones_like(goes_on)], dim=1),
+            led_to,
+        )
 
     def _row(self, name: str, values: Array, width: int) -> Tensor:
-        row = torch.as_tensor(values, device=self._valid.device)
+        row = torch.as_tensor(values, device=self._kept.valid.device)
         if row.is_complex():
             raise ValueError(f"{name} has complex numbers; expected real ones.")
         if row.shape == (self.num_envs,) and not row.is_floating_point():
@@ -150,10 +149,7 @@ class WindowTracker:
 
     def state_dict(self) -> dict[str, Any]:
         """The history."""
-        state = {"features": self._features, "valid": self._valid}
-        if self._actions is not None:
-            state["actions"] = self._actions
-        return {name: value.clone() for name, value in state.items()}
+        return copied(**self._kept._asdict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
@@ -161,29 +157,4 @@ class WindowTracker:
             name: read_state(name, state.get(name), value.shape, value.dtype)
             for name, value in self.state_dict().items()
         }
-        self._features, self._valid = loaded["features"], loaded["valid"]
-        self._actions = loaded.get("actions")
-
-
-def replay_rows(
-    steps: Tensor, ages: Tensor, length: int, *, capacity: int, newest: int, size: int
-) -> tuple[Tensor, Tensor]:
-    """Where the windows of sampled steps of one environment's replay ring lie.
-
-    Args:
-        steps: ``(B,)`` slots of the observations at which the windows end.
-        ages: ``(B,)``: how many observations of the same episode were before each.
-        length: Steps a window.
-        capacity: Slots of the ring.
-        newest: The slot written last.
-        size: Slots that hold data.
-
-    Returns:
-        Slots ``(B, L)``, oldest first, and which of them belong to the window ``(B, L)``; the
-        others are before the episode's start or already overwritten.
-    """
-    back = torch.arange(length - 1, -1, -1, device=steps.device)
-    written_since = (newest - steps) % capacity  # 0 for the newest
-    older = size - 1 - written_since  # observations still there before each
-    valid = back <= torch.minimum(ages, older).unsqueeze(1)
-    return (steps.unsqueeze(1) - back) % capacity, valid
+        self._kept = _Kept(loaded["features"], loaded["valid"], loaded.get("actions"))

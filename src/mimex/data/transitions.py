@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -15,10 +16,12 @@ class Observations:
     Attributes:
         ring: ``(R, ...)`` single observations: frames ``(R, C, H, W)`` or vectors ``(R, D)``.
         rows: ``(B, K)`` rows of each stack, oldest first.
+        device: Where what is gathered is put.
     """
 
     ring: Tensor
     rows: Tensor
+    device: torch.device
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -28,7 +31,8 @@ class Observations:
         rows = self.rows[some]
         count, stack = rows.shape
         gathered = self.ring.index_select(0, rows.flatten())
-        return gathered.view(count, stack * self.ring.shape[1], *self.ring.shape[2:])
+        stacks = gathered.view(count, stack * self.ring.shape[1], *self.ring.shape[2:])
+        return stacks.to(self.device)
 
 
 class Windows(NamedTuple):
@@ -50,6 +54,7 @@ class Transitions(NamedTuple):
     observations: Observations  # (B)
     actions: Tensor  # (B, A)
     rewards: Tensor  # (B,) discounted sums over the n steps
+    weights: Tensor  # (B,) the same sums of a reward of 1 for each step
     discounts: Tensor  # (B,) of the value of what they led to; 0 where the episode terminated
     next_observations: Observations  # (B)
     windows: Windows | None

@@ -1,7 +1,4 @@
-"""Trailing windows of trajectories, by index: every observation is stored once.
-
-A window ends at one observation and reaches back over the ``length - 1`` before it, never over
-the start of its episode; what is missing is zeros that are marked as not valid.
+"""Windows of on-policy rollouts, by index: every observation is stored once.
 
 What a vector environment returns at an episode's end depends on its autoreset mode:
 
@@ -17,12 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from mimex.data.state import read_state
+from mimex.data.checks import (
+    copied,
+    fitting_into_memory,
+    read_state,
+    require_choice,
+    require_positive,
+)
+from mimex.data.trail import PADDING, sum_between, trail
 from mimex.types import Array, Window
 
 EndsAt = Literal["observation", "next"]
@@ -31,12 +35,12 @@ Autoreset = Literal["same_step", "next_step", "disabled"]
 
 @dataclass(frozen=True, eq=False)
 class WindowIndex:
-    """The windows of a rollout as rows of a bank of features: gathered when asked for.
+    """Windows as rows of a bank of features: gathered when asked for.
 
     Attributes:
         bank: ``(R, D)`` features, each once; row 0 is zeros, the padding.
         actions: ``(R, A)`` or ``(R,)``: the action that led to each row, or None.
-        rows: ``(M * N, L)`` rows of each step's window, oldest first; 0 where it is padded.
+        path: ``(M * N, L, S)`` rows of each step's window, as ``trail`` gives them.
         real: ``(M * N,)``: False for steps that are no transition (NEXT_STEP's reset steps);
             their windows are empty.
         starts: ``(M * N,)``: the step is the first of its episode.
@@ -44,22 +48,30 @@ class WindowIndex:
 
     bank: Tensor
     actions: Tensor | None
-    rows: Tensor
+    path: Tensor
     real: Tensor
     starts: Tensor
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.path)
+
+    @property
+    def rows(self) -> Tensor:
+        """``(M * N, L)`` rows of each window's steps, oldest first; 0 where it is padded."""
+        return self.path[..., -1]
 
     def __getitem__(self, steps: Tensor | slice) -> Window:
         """The windows of some steps, where step ``t`` of environment ``n`` is ``t * N + n``."""
-        rows = self.rows[steps]
-        actions = None if self.actions is None else self.actions[rows]
-        return Window(self.bank[rows], rows > 0, actions)
+        path = self.path[steps]
+        rows, known = path[..., -1], path != PADDING
+        actions = None if self.actions is None else sum_between(self.actions[path], known)
+        return Window(self.bank[rows], known[..., -1], actions)
 
 
 class RolloutWindows:
     """Windows of every step of on-policy rollouts, carried over from one to the next.
+
+    All is on the device of the features.
 
     Args:
         length: Steps a window.
@@ -80,27 +92,16 @@ class RolloutWindows:
         autoreset: Autoreset = "same_step",
         stride: int = 1,
     ) -> None:
-        for name, value in (("length", length), ("num_envs", num_envs), ("stride", stride)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
-        for name, choice, allowed in (
-            ("ends_at", ends_at, get_args(EndsAt)),
-            ("autoreset", autoreset, get_args(Autoreset)),
-        ):
-            if choice not in allowed:
-                raise ValueError(f"{name}={choice!r} is unknown: use one of {', '.join(allowed)}.")
+        require_positive(length=length, num_envs=num_envs, stride=stride)
+        require_choice(EndsAt, ends_at=ends_at)
+        require_choice(Autoreset, autoreset=autoreset)
         self.length, self.num_envs = length, num_envs
         self.ends_at, self.autoreset, self.stride = ends_at, autoreset, stride
-        # What the next rollout's windows reach back to, P = L * stride - 1 steps; filled in by the
-        # first one.
-        self._features: Tensor | None = None  # (N, P, D)
-        try:
+        # What the next rollout's windows reach back to, P = L * stride - 1 steps; features and
+        # actions are filled in by the first one.
+        with fitting_into_memory(num_envs=num_envs, length=length, stride=stride):
             self._valid = torch.zeros(num_envs, length * stride - 1, dtype=torch.bool)
-        except RuntimeError as error:
-            raise ValueError(
-                f"num_envs={num_envs}, length={length}, stride={stride} do not fit into memory: "
-                f"{error}"
-            ) from error
+        self._features: Tensor | None = None  # (N, P, D)
         self._led_to: Tensor | None = None  # (N, P, A): the actions before those features
         self._action: Tensor | None = None  # (N, A): the action of the last step
         self._starting = torch.ones(num_envs, dtype=torch.bool)  # the next observation is a start
@@ -134,100 +135,67 @@ class RolloutWindows:
             history: ``(N, reach, D)``: of the observations before these, for an encoder that has
                 changed since; otherwise the features that the last call was given are kept.
         """
-        features, ended = torch.as_tensor(features), torch.as_tensor(ended)
-        last = None if last is None else torch.as_tensor(last)
-        finals = None if finals is None else torch.as_tensor(finals)
-        actions = None if actions is None else torch.as_tensor(actions)
-        self._check(features, ended, last, finals, actions)
-        envs, depth, device = self.num_envs, self.reach, features.device
-        ended = ended.to(device)
-        starts, resetting = self._starts(ended)
-        before = self._features if history is None else torch.as_tensor(history)
-        if before is None:
-            before = features.new_zeros(envs, depth, *features.shape[2:])
-        elif before.shape != (envs, depth, *features.shape[2:]):
-            raise ValueError(
-                f"history has shape {tuple(before.shape)}; expected "
-                f"{(envs, depth, *features.shape[2:])}: (N, reach, D)."
-            )
+        features = torch.as_tensor(features)
+        device, width = features.device, features.shape[2:]
+        ended, last, finals, actions, before = (
+            None if values is None else torch.as_tensor(values, device=device)
+            for values in (ended, last, finals, actions, history)
+        )
+        assert ended is not None
+        self._check(features, ended, last, finals, actions, before)
+        steps, envs, depth = *ended.shape, self.reach
+        starting, resets = self._starting.to(device)[None], torch.zeros_like(ended)
+        if self.autoreset == "next_step":
+            resets = torch.cat([self._resetting.to(device)[None], ended[:-1]])
+        starts = torch.cat([starting, (resets if self.autoreset == "next_step" else ended)[:-1]])
 
         # The bank: padding, history, the rollout, and what comes after its steps.
-        parts = [features.new_zeros(1, *features.shape[2:]), before.flatten(0, 1)]
-        parts += [features.flatten(0, 1)]
+        past = features.new_zeros(envs, depth, *width) if self._features is None else self._features
+        past = past.to(device) if before is None else before
+        parts = [features.new_zeros(1, *width), past.flatten(0, 1), features.flatten(0, 1)]
         if self.ends_at == "next":
             parts += [part for part in (last, finals) if part is not None]
         bank = torch.cat(parts)
         place = torch.arange(len(bank), device=device)
-        past = place[1 : 1 + envs * depth].view(envs, depth)
-        now = place[1 + envs * depth :][: ended.numel()].view(ended.shape)
-        after = place[1 + envs * depth + ended.numel() :][:envs]
-        final = place[1 + envs * depth + ended.numel() + envs :]
+        old = place[1 : 1 + envs * depth].view(envs, depth)
+        now = place[1 + envs * depth :][: steps * envs].view(steps, envs)
+        final = place[1 + envs * (depth + steps + 1) :]
 
-        # The row before each row in its episode; 0 where there is none.
+        # The row before each row in its episode.
         older = torch.zeros_like(place)
         if depth:
             known = self._valid.to(device)
-            older[past[:, 1:]] = past[:, :-1] * known[:, :-1]
-            older[now[0]] = past[:, -1] * (known[:, -1] & ~starts[0])
+            older[old[:, 1:]] = old[:, :-1] * known[:, :-1]
+            older[now[0]] = old[:, -1] * (known[:, -1] & ~starts[0])
         older[now[1:]] = now[:-1] * ~starts[1:]
         ends = now
         if self.ends_at == "next":
-            older[after] = now[-1]
-            ends = torch.cat([now[1:], after[None]])
+            ends = now + envs  # the rows of the last observations follow those of the rollout
+            older[ends[-1]] = now[-1]
             if self.autoreset != "next_step":
                 older[final] = now[ended]
                 ends = ends.masked_scatter(ended, final)
 
-        led_to = summed = None
-        if actions is not None:
-            actions = actions.to(device)
-            led_to = summed = self._actions_before(bank, actions, starts, ended)
-        far = older  # the row that is one step of a window before each
-        for _ in range(self.stride - 1):
-            summed = None if led_to is None or summed is None else summed + led_to[far]
-            far = older[far]
-        rows = _follow(ends * ~resetting, far, self.length)
-        self._remember(bank, led_to, _follow(now[-1], older, depth), actions, ended, resetting)
-        return WindowIndex(bank, summed, rows.flatten(0, 1), ~resetting.flatten(), starts.flatten())
-
-    def _starts(self, ended: Tensor) -> tuple[Tensor, Tensor]:
-        """Which observations start an episode, and which steps only reset: ``(M, N)`` each."""
-        starting = self._starting.to(ended.device)[None]
-        if self.autoreset != "next_step":
-            return torch.cat([starting, ended[:-1]]), torch.zeros_like(ended)
-        resetting = torch.cat([self._resetting.to(ended.device)[None], ended[:-1]])
-        return torch.cat([starting, resetting[:-1]]), resetting
-
-    def _actions_before(
-        self, bank: Tensor, actions: Tensor, starts: Tensor, ended: Tensor
-    ) -> Tensor:
-        """The action that led to each row of the bank; zeros for padding and starts."""
-        shape = actions.shape[2:]
-        history, pending = self._led_to, self._action
-        if history is None or pending is None:
-            history = actions.new_zeros(*self._valid.shape, *shape)
-            pending = actions.new_zeros(self.num_envs, *shape)
-        previous = torch.cat([pending[None], actions[:-1]])
-        previous = previous * ~starts.view(*starts.shape, *[1] * len(shape))
-        parts = [actions.new_zeros(1, *shape), history.flatten(0, 1), previous.flatten(0, 1)]
-        parts += [actions[-1], actions[ended]]
-        return torch.cat(parts)[: len(bank)]
-
-    def _remember(
-        self,
-        bank: Tensor,
-        led_to: Tensor | None,
-        rows: Tensor,
-        actions: Tensor | None,
-        ended: Tensor,
-        resetting: Tensor,
-    ) -> None:
-        """Keeps what the next rollout's windows reach back to: rows ``(N, P)`` of the bank."""
-        self._features, self._valid = bank[rows], rows > 0
-        self._led_to = None if led_to is None else led_to[rows]
+        led_to = None if actions is None else self._actions_before(actions, starts, ended)
+        path = trail(ends * ~resets, older.__getitem__, self.length, self.stride)
+        kept = trail(now[-1], older.__getitem__, depth).squeeze(-1)  # (N, P)
+        self._features, self._valid = bank[kept], kept != PADDING
+        self._led_to = None if led_to is None else led_to[kept]
         self._action = None if actions is None else actions[-1].clone()
         self._resetting = ended[-1].clone()
-        self._starting = (resetting if self.autoreset == "next_step" else ended)[-1].clone()
+        self._starting = (resets if self.autoreset == "next_step" else ended)[-1].clone()
+        return WindowIndex(bank, led_to, path.flatten(0, 1), ~resets.flatten(), starts.flatten())
+
+    def _actions_before(self, actions: Tensor, starts: Tensor, ended: Tensor) -> Tensor:
+        """The action that led to each row of the bank; zeros for padding and starts."""
+        history, pending, kind = self._led_to, self._action, actions.shape[2:]
+        if history is None or pending is None:
+            history = actions.new_zeros(*self._valid.shape, *kind)
+            pending = actions.new_zeros(self.num_envs, *kind)
+        previous = torch.cat([pending.to(actions)[None], actions[:-1]])
+        previous = previous * ~starts.view(*starts.shape, *[1] * len(kind))
+        parts = [history.to(actions).flatten(0, 1), previous.flatten(0, 1)]
+        return torch.cat([actions.new_zeros(1, *kind), *parts, actions[-1], actions[ended]])
 
     def _check(
         self,
@@ -236,6 +204,7 @@ class RolloutWindows:
         last: Tensor | None,
         finals: Tensor | None,
         actions: Tensor | None,
+        history: Tensor | None,
     ) -> None:
         steps, width = len(features), tuple(features.shape[2:])
         grid = (steps, self.num_envs)
@@ -248,24 +217,26 @@ class RolloutWindows:
             raise ValueError(
                 f"ended is {ended.dtype} of shape {tuple(ended.shape)}; expected bool of {grid}."
             )
-        if self._features is not None and self._features.shape[2:] != width:
-            raise ValueError(
-                f"features has {width} numbers a step; the rollout before had "
-                f"{tuple(self._features.shape[2:])}."
-            )
         if actions is not None and actions.shape[:2] != grid:
             raise ValueError(f"actions has shape {tuple(actions.shape)}; expected {grid} + (A,).")
-        if actions is not None and self._action is not None:
-            before = tuple(self._action.shape[1:])
-            if actions.shape[2:] != before:
+        for name, values, before in (
+            ("features", features, self._features),
+            ("actions", actions, None if self._action is None else self._action[:, None]),
+        ):
+            if values is not None and before is not None and values.shape[2:] != before.shape[2:]:
                 raise ValueError(
-                    f"actions has {tuple(actions.shape[2:])} numbers a step; the rollout before "
-                    f"had {before}."
+                    f"{name} has {tuple(values.shape[2:])} numbers a step; the rollout before had "
+                    f"{tuple(before.shape[2:])}."
                 )
         if actions is not None and self.stride > 1 and not actions.is_floating_point():
             raise ValueError(
                 f"stride={self.stride} sums the actions between two steps, which codes of discrete "
                 "ones do not allow: give them one-hot, (M, N, A) numbers."
+            )
+        if history is not None and history.shape != (self.num_envs, self.reach, *width):
+            raise ValueError(
+                f"history has shape {tuple(history.shape)}; expected "
+                f"{(self.num_envs, self.reach, *width)}: (N, reach, D)."
             )
         if self.ends_at != "next":
             return
@@ -284,37 +255,25 @@ class RolloutWindows:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next rollout's windows reach back to."""
-        state = {"valid": self._valid, "starting": self._starting, "resetting": self._resetting}
-        for name in ("features", "led_to", "action"):
-            value = getattr(self, f"_{name}")
-            if value is not None:
-                state[name] = value
-        return {name: value.clone() for name, value in state.items()}
+        return copied(
+            valid=self._valid,
+            starting=self._starting,
+            resetting=self._resetting,
+            features=self._features,
+            led_to=self._led_to,
+            action=self._action,
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         steps, envs = self._valid.shape, self._starting.shape
-        loaded: dict[str, Tensor | None] = {}
-        for name, shape, kind in (
-            ("valid", steps, torch.bool),
-            ("starting", envs, torch.bool),
-            ("resetting", envs, torch.bool),
-            ("features", steps, None),
-            ("led_to", steps, None),
-            ("action", envs, None),
-        ):
-            value = state.get(name)
-            if value is None and kind is None:
-                loaded[name] = None
-                continue
-            loaded[name] = read_state(name, value, shape, kind)
+        shapes = {"valid": steps, "starting": envs, "resetting": envs}
+        loaded: dict[str, Tensor | None] = {
+            name: read_state(name, state.get(name), shape, torch.bool)
+            for name, shape in shapes.items()
+        }
+        for name, shape in (("features", steps), ("led_to", steps), ("action", envs)):
+            known = state.get(name) is not None
+            loaded[name] = read_state(name, state[name], shape) if known else None
         for name, value in loaded.items():
             setattr(self, f"_{name}", value)
-
-
-def _follow(row: Tensor, before: Tensor, length: int) -> Tensor:
-    """Rows ``(..., length)`` from following ``before`` back from the newest, oldest first."""
-    trail = [row]
-    while len(trail) < length:
-        trail.append(before[trail[-1]])
-    return torch.stack(trail[:length][::-1], dim=-1) if length else row.new_zeros(*row.shape, 0)

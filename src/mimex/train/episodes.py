@@ -37,9 +37,14 @@ class Episodes(Observer):
 
     def begin(self, observation: Any) -> None:
         """Forgets running and ended episodes: all environments were reset."""
-        self._returns[:], self._steps[:], self.total = 0.0, 0, 0
-        self._met.clear()
+        self.interrupt(observation)
+        self.total = 0
         self._last.clear()
+
+    def interrupt(self, observation: Any) -> None:
+        """Forgets the running episodes: all environments were reset in the middle of them."""
+        self._returns[:], self._steps[:] = 0.0, 0
+        self._met.clear()
 
     def step(self, step: Step) -> None:
         """Takes in one step of every environment."""

@@ -101,14 +101,17 @@ class Training:
                 metrics |= observer.metrics(agent)
         return metrics
 
-    def _begin(self, seed: int | None) -> None:
+    def _begin(self, seed: int | None, *, resumed: bool = False) -> None:
         """Begins new episodes in all environments."""
         self.observation, _ = self.env.reset(seed=seed)
         if not self.agent.warming_up:
             self._set_ages()
         self.agent.begin(self.observation)
         for observer in self.observers.values():
-            observer.begin(self.observation)
+            if resumed:
+                observer.interrupt(self.observation)
+            else:
+                observer.begin(self.observation)
 
     def _set_ages(self) -> None:
         simulation: Any = self.env.unwrapped
@@ -157,8 +160,8 @@ class Training:
             self.observation = state["observation"]
             if self.agent.continues_episodes:
                 return True
-            self._begin(None)
+            self._begin(None, resumed=True)
         else:
             # Another seed than at the start, or the first episodes would be played again.
-            self._begin(self.seed + self.step)
+            self._begin(self.seed + self.step, resumed=True)
         return False

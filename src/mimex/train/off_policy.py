@@ -221,8 +221,9 @@ class OffPolicyAgent:
     def relabel(self, batch: Transitions, features: Tensor, step: int) -> tuple[Tensor, Metrics]:
         """The rewards ``(B,)`` of a batch with the bonus, which takes one step of learning from it.
 
-        A sampled transition gets the bonus of the window at its start once, however many steps of
-        reward it sums up.
+        The bonus of the window at its start stands for each of the steps that a sampled transition
+        sums up, so that beta means the same for every n-step: the size of the bonus beside the
+        task's reward of one step.
 
         Args:
             batch: Sampled with windows.
@@ -235,8 +236,9 @@ class OffPolicyAgent:
             self.probe = window.rows(slice(PROBE_WINDOWS))
         raw, metrics = self.bonus.learn(window, self.settings.train_fraction)
         self.scale.steps = step
-        rewards = self.scale.combine(batch.rewards, raw)
-        return rewards.total, metrics | self.scale.metrics(raw, rewards)
+        rewards = self.scale.combine(batch.rewards / batch.weights, raw)  # of one step
+        metrics |= self.scale.metrics(raw, rewards)
+        return batch.rewards + rewards.intrinsic * batch.weights, metrics
 
     def scored(self) -> Scored | None:
         """The bonus of steps since the last time; of pictures only some are scored."""

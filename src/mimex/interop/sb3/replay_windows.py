@@ -10,7 +10,7 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from torch import Tensor
 
-from mimex.data.tracker import replay_rows
+from mimex.data.trail import replay_rows, sum_between
 from mimex.data.windows import EndsAt
 from mimex.types import Window
 
@@ -73,15 +73,12 @@ def replay_window(
     """
     steps = length * stride
     past = steps - 1 if ends_at == "next" else steps  # of stored observations
-    age = torch.as_tensor(ages[slots, envs])
-    rows, valid = replay_rows(
-        torch.as_tensor(slots),
-        age,
-        past + 1,  # one more, for the action that led to the oldest
-        capacity=buffer.buffer_size,
-        newest=(buffer.pos - 1) % buffer.buffer_size,
-        size=buffer.size(),
-    )
+    newest, capacity = torch.as_tensor(slots), buffer.buffer_size
+    kept = buffer.size() - 1 - (buffer.pos - 1 - newest) % capacity  # still there before each
+    oldest = newest - torch.minimum(torch.as_tensor(ages[slots, envs]), kept)
+    # One more, for the action that led to the oldest.
+    path, known = replay_rows(newest, oldest, capacity, past + 1)
+    rows, valid = path.squeeze(-1), known.squeeze(-1)
     places, owners = rows.numpy(), envs[:, None]
     batch, shown = len(slots), slice(stride, None, stride)  # the first row is there for its action
     whole = valid[:, shown]
@@ -97,8 +94,8 @@ def replay_window(
     if read_action is not None:
         # The action at a stored step led to the observation after it; to a start none led.
         took = read_action(buffer.actions[places, owners].reshape(batch * (past + 1), -1))
-        took = took.view(batch, past + 1, -1) * valid[:, :, None]
-        actions = took[:, :steps].reshape(batch, length, stride, -1).sum(2)
+        took = took.view(batch, past + 1, -1)[:, :steps].unflatten(1, (length, stride))
+        actions = sum_between(took, valid[:, :steps].unflatten(1, (length, stride)))
     return Window(torch.cat(parts, dim=1), whole, actions)
 
 
