@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimex.config import parse
-from mimex.study.plan import Plan, Scale, flags
+from mimex.study.plan import Plan, PlannedRun, Scale, flags
 
 
 def a_plan(**changes):
@@ -102,3 +102,27 @@ def test_the_command_line_says_what_the_settings_say(beta, stagger, widths, epis
     assert config.rnd.hidden == tuple(widths)
     assert config.world.episode_steps == episode_steps
     assert config.mimex.size.decoder_width == 128
+
+
+def a_run(task="FrankaReach", **settings):
+    return PlannedRun("name", task, 0, {}, settings)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (a_run(**{"mimex.lenght": 3}), "name cannot be made: .*mimex.lenght.*mimex.length"),
+        (a_run(**{"mimex.length": "long"}), "mimex.length.*'long'"),
+        (a_run(bonus="ring"), "--bonus is 'ring'"),
+        (a_run("FrankaRech"), "did you mean 'FrankaReach'"),
+    ],
+)
+def test_a_run_that_would_end_at_once_is_refused_before(run, words, capsys):
+    with pytest.raises(ValueError, match=words):
+        run.config()
+    assert capsys.readouterr() == ("", "")  # all is in the error
+
+
+def test_settings_that_are_not_given_are_those_of_the_preset():
+    assert a_run().config().ppo.epochs == 5
+    assert a_run(preset="paper").config().ppo.epochs == 10

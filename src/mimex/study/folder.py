@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mimex.files import open_own, read_object, replacing
+from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun
+from mimex.study.runs import Run, read_row
 
 _TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
 
@@ -87,14 +89,10 @@ class StudyFolder:
 
     def latest(self, name: str) -> dict[str, float]:
         """The newest whole row of a run's metrics; empty before the first."""
-        for line in reversed(_tail(self.run(name) / "metrics.jsonl").splitlines(keepends=True)):
-            try:
-                row = json.loads(line) if line.endswith("\n") else None
-            except (ValueError, RecursionError):
-                row = None
-            if isinstance(row, dict) and isinstance(row.get("step"), int | float):
-                return {name: x for name, x in row.items() if isinstance(x, int | float)}
-        return {}
+        *lines, _ = _tail(self.run(name) / "metrics.jsonl").split(b"\n")
+        rows = filter(None, map(read_row, reversed(lines)))
+        newest = next(rows, {})
+        return {name: value for name, value in newest.items() if isinstance(value, int | float)}
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether a run has reached its budget, and its last state is saved."""
@@ -106,8 +104,27 @@ class StudyFolder:
 
     def last_words(self, name: str, lines: int = 5) -> list[str]:
         """The last lines that a run said."""
-        said = [line.rstrip() for line in _tail(self.log(name)).splitlines()]
+        log = _tail(self.log(name)).decode(errors="replace")
+        said = [line.rstrip() for line in log.splitlines()]
         return [line for line in said if line][-lines:]
+
+
+def group_as_planned(runs: Sequence[Run]) -> tuple[list[Group], str]:
+    """Groups of runs and the metric that they are judged by, as their studies say.
+
+    Runs of which one or more belong to no study are named by the settings in which they differ;
+    where studies do not agree on a metric, it is the first that the runs reported.
+    """
+    folders = dict.fromkeys(run.path.resolve().parent.parent for run in runs)
+    studies = [StudyFolder(folder).read() for folder in folders]
+    labels = {
+        run["name"]: ", ".join(run["labels"].values()) for study in studies for run in study["runs"]
+    }
+    if any(run.name not in labels for run in runs):
+        return group_runs(runs), score_metric(runs)
+    metrics = {study.get("plan", {}).get("metric") for study in studies}
+    metric = metrics.pop() if len(metrics) == 1 else None
+    return group_runs(runs, labels), metric or score_metric(runs)
 
 
 def _is_run(value: Any) -> bool:
@@ -126,11 +143,11 @@ def _compared(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name != "steps"}
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path) -> bytes:
     try:
         with FileIO(open_own(path, os.O_RDONLY)) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
-            return file.read().decode(errors="replace")
+            return file.read()
     except FileNotFoundError:
-        return ""
+        return b""

@@ -222,7 +222,8 @@ def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -
         shares = [np.full(len(x), 1 / len(x) / len(strata)) for x in strata.values()]
         weights = np.concatenate(shares)
     if statistic == "mean":
-        return weights @ values
+        means: Numbers = weights @ values
+        return means
     order = np.argsort(values, axis=0, kind="stable")
     columns = []
     for ranks, column in zip(order.T, values.T, strict=True):
