@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.difficulty import cells_of, difficulty_table, verdict
+from benchmarks.difficulty import by_reward, difficulty_table, verdict
 
+from mimex.study.difficulty import final_mean, first_reward, milestone
 from mimex.study.runs import Run
 
 
@@ -16,7 +17,7 @@ def run_of(
     reward,
     success,
     *,
-    milestone="lift",
+    reached="lift",
     rate=0.0,
     first=None,
     seed=0,
@@ -25,8 +26,8 @@ def run_of(
 ) -> Run:
     steps = np.array([50_000.0, 100_000.0])
     columns = {"step": steps, "eval/success": np.array([0.0, success])}
-    if milestone:
-        columns[f"train/reached_{milestone}"] = np.array([0.0, rate])
+    if reached:
+        columns[f"train/reached_{reached}"] = np.array([0.0, rate])
     if first:
         columns["explore/first_reward"] = np.array([np.nan, first])
     config = {"task": task, "reward": reward, "seed": seed, "steps": budget, "bonus": bonus}
@@ -40,33 +41,30 @@ HARD = [
 ]
 
 
-def test_a_cell_says_what_its_runs_came_to_from_easy_to_hard():
-    dense, sparse = cells_of(HARD)
-    assert (dense.group.label, dense.success, dense.milestone, dense.rate) == (
-        "dense",
-        0.75,
-        "lifted",
-        0.9,
-    )
-    assert (dense.steps, dense.first_reward) == (100_000, 512.0)
-    assert (sparse.group.label, sparse.success, sparse.first_reward) == ("sparse", 0.0, np.inf)
+def test_a_group_says_what_its_runs_came_to_from_easy_to_hard():
+    dense, sparse = by_reward(HARD)
+    assert (dense.label, final_mean(dense, "eval/success")) == ("dense", 0.75)
+    assert (milestone(dense), first_reward(dense)) == (("lifted", 0.9), 512.0)
+    assert (sparse.label, final_mean(sparse, "eval/success")) == ("sparse", 0.0)
+    assert first_reward(sparse) == np.inf
 
 
 def test_runs_with_a_bonus_do_not_count():
-    assert cells_of([run_of("FrankaPick", "sparse", 1.0, bonus="mimex")]) == []
+    assert by_reward([run_of("FrankaPick", "sparse", 1.0, bonus="mimex")]) == []
 
 
 def test_seeds_are_averaged():
     runs = [run_of("FrankaPick", "sparse", s, rate=s, seed=i) for i, s in enumerate([0.0, 0.5])]
-    (cell,) = cells_of(runs)
-    assert (len(cell.group.runs), cell.success, cell.rate) == (2, 0.25, 0.25)
+    (group,) = by_reward(runs)
+    assert len(group.runs) == 2
+    assert (final_mean(group, "eval/success"), milestone(group)[1]) == (0.25, 0.25)
 
 
 def test_runs_that_did_not_report_are_not_taken_for_failures():
-    (cell,) = cells_of([run_of("FrankaReach", "sparse", 1.0, milestone="")])
-    assert cell.rate is None
-    assert cell.first_reward is None
-    assert "| not reported | not reported |" in difficulty_table([cell])
+    groups = by_reward([run_of("FrankaReach", "sparse", 1.0, reached="")])
+    assert milestone(groups[0])[1] is None
+    assert first_reward(groups[0]) is None
+    assert "| not reported | not reported |" in difficulty_table(groups)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_runs_that_did_not_report_are_not_taken_for_failures():
 )
 def test_exploration_is_the_problem_where_dense_is_learned_and_sparse_is_not(dense, sparse, answer):
     runs = [run_of("FrankaPick", "dense", dense), run_of("FrankaPick", "sparse", sparse)]
-    assert verdict(cells_of(runs)).startswith(answer)
+    assert verdict(by_reward(runs)).startswith(answer)
 
 
 @pytest.mark.parametrize(
@@ -91,25 +89,25 @@ def test_exploration_is_the_problem_where_dense_is_learned_and_sparse_is_not(den
 )
 def test_where_neither_succeeds_what_comes_before_success_is_compared(dense, sparse, answer):
     runs = [
-        run_of("FrankaCabinet", "dense", 0.02, milestone="open", rate=dense),
-        run_of("FrankaCabinet", "sparse", 0.0, milestone="open", rate=sparse),
+        run_of("FrankaCabinet", "dense", 0.02, reached="open", rate=dense),
+        run_of("FrankaCabinet", "sparse", 0.0, reached="open", rate=sparse),
     ]
-    assert verdict(cells_of(runs)).startswith(answer)
+    assert verdict(by_reward(runs)).startswith(answer)
 
 
 def test_one_reward_alone_tells_nothing():
-    assert verdict(cells_of(HARD[:1])).startswith("not known")
+    assert verdict(by_reward(HARD[:1])).startswith("not known")
 
 
 def test_unfinished_runs_are_shown_but_not_judged():
     runs = [HARD[1], run_of("FrankaPick", "sparse", 0.0, budget=200_000)]
-    cells = cells_of(runs)
-    assert "| FrankaPick | sparse | 100,000 so far | 0% |" in difficulty_table(cells)
-    assert verdict(cells).startswith("not known")
+    groups = by_reward(runs)
+    assert "| FrankaPick | sparse | 100,000 so far | 0% |" in difficulty_table(groups)
+    assert verdict(groups).startswith("not known")
 
 
 def test_the_table_has_every_cell_and_every_verdict():
-    table = difficulty_table(cells_of(HARD), {"FrankaPick": 0.99})
+    table = difficulty_table(by_reward(HARD), {"FrankaPick": 0.99})
     assert "| FrankaPick | dense | 100,000 | 75% | lifted 90% | 512 |" in table
     assert "| FrankaPick | sparse | 100,000 | 0% | lifted 0% | never |" in table
     assert "| FrankaPick | yes: dense is learned, sparse is not | 99% |" in table

@@ -81,6 +81,17 @@ def test_folders_of_suite_tasks_need_no_slash():
     assert plan.runs("cpu")[0].name == "acrobot_swingup-none-T-3-0"
 
 
+def test_tasks_of_any_kind_have_folders_of_their_own():
+    tasks = ("gym/CartPole-v1", "gym/one/Maze-v0", "gym/other/Maze-v0", "FrankaReach")
+    runs = a_plan(tasks=tasks, scales={"cpu": Scale("", {"steps": 1})}).runs("cpu", seeds=1)
+    assert [run.name for run in runs if run.name.endswith("none-T-3-0")] == [
+        "CartPole-v1-none-T-3-0",
+        "gym-one-Maze-v0-none-T-3-0",
+        "gym-other-Maze-v0-none-T-3-0",
+        "FrankaReach-none-T-3-0",
+    ]
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.floats(0.001, 1.0),

@@ -6,8 +6,7 @@ sparse is not, though somebody earns it, exploration is the problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,87 +18,52 @@ MILESTONES = {"lift": "lifted", "open": "opened", "goal": "reached"}
 """What happens on the way to a success, by the name of its reward; the first that a task has."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What the runs of one group came to; means over seeds.
+def final_mean(group: Group, metric: str) -> float | None:
+    """What the runs of a group came to at the end, the mean; None if none reported the metric."""
+    told = [run.curve(metric) for run in group.runs if len(run.curve(metric)[0])]
+    return float(np.mean([final_value(*curve) for curve in told])) if told else None
 
-    Attributes:
-        group: The runs.
-        success: Evaluated, at the end.
-        milestone: What ``rate`` is about: "lifted", "opened" or "reached".
-        rate: The share of training episodes at the end in which the milestone was met; None if
-            the runs did not report it.
-        first_reward: The first environment step with a reward above zero, the median over runs,
-            infinite for those that met none; None if the runs did not report it.
+
+def milestone(group: Group) -> tuple[str, float | None]:
+    """What comes before a success, and the share of training episodes at the end that met it."""
+    for name, words in MILESTONES.items():
+        rate = final_mean(group, f"train/reached_{name}")
+        if rate is not None:
+            return words, rate
+    return MILESTONES["goal"], None
+
+
+def first_reward(group: Group) -> float | None:
+    """The first environment step with a reward above zero, the median over runs.
+
+    Infinite for runs that met none; None if the runs do not report milestones, and so not this.
     """
-
-    group: Group
-    success: float
-    milestone: str
-    rate: float | None
-    first_reward: float | None
-
-    @property
-    def steps(self) -> int:
-        """That all runs made."""
-        return int(min(run.columns["step"][-1] for run in self.group.runs))
-
-    @property
-    def earliness(self) -> float | None:
-        """1 for a reward at the first step, 0 for none in the whole run; logarithmic between."""
-        if self.first_reward is None:
-            return None
-        shares = np.log10(max(self.first_reward, 1)) / np.log10(max(self.steps, 10))
-        return float(max(0.0, 1 - shares))
+    if milestone(group)[1] is None:
+        return None
+    firsts = [run.curve("explore/first_reward")[1] for run in group.runs]
+    return float(np.median([x[-1] if len(x) else np.inf for x in firsts]))
 
 
-def difficulty(groups: Sequence[Group]) -> list[Cell]:
-    """One cell for every group, of those runs that have been evaluated by success."""
-    cells = []
-    for group in groups:
-        told = tuple(run for run in group.runs if len(run.curve("eval/success")[0]))
-        if told:
-            cells.append(_cell(Group(group.task, group.label, told)))
-    return cells
-
-
-def _cell(group: Group) -> Cell:
-    runs = group.runs
-    reported = [name for name in MILESTONES if f"train/reached_{name}" in runs[0].columns]
-    name = reported[0] if reported else "goal"
-    rates = [run.curve(f"train/reached_{name}") for run in runs]
-    firsts = [run.curve("explore/first_reward")[1] for run in runs]
-    return Cell(
-        group,
-        float(np.mean([final_value(*run.curve("eval/success")) for run in runs])),
-        MILESTONES[name],
-        float(np.mean([final_value(*curve) for curve in rates])) if reported else None,
-        float(np.median([x[-1] if len(x) else np.inf for x in firsts])) if reported else None,
-    )
-
-
-def difficulty_figure(cells: Sequence[Cell]) -> Figure:
+def difficulty_figure(groups: Sequence[Group]) -> Figure:
     """The map as three tables of coloured cells: success, milestone, first step with reward."""
-    tasks = list(dict.fromkeys(cell.group.task for cell in cells))
-    labels = list(dict.fromkeys(cell.group.label for cell in cells))
-    # What colours a cell, from dark to light, and what is written there. Dark is hard in all
-    # three: late is coloured like rarely.
-    panels: dict[str, tuple[Callable[[Cell], float | None], Callable[[Cell], str]]] = {
-        "success, evaluated": (lambda cell: cell.success, lambda cell: f"{cell.success:.0%}"),
-        "lifted, opened or reached": (lambda cell: cell.rate, lambda cell: f"{cell.rate:.0%}"),
-        "first step with reward": (lambda cell: cell.earliness, _first_step),
+    tasks = list(dict.fromkeys(group.task for group in groups))
+    labels = list(dict.fromkeys(group.label for group in groups))
+    # By group: how light its cell is, and what is written there.
+    panels: dict[str, list[tuple[float | None, str]]] = {
+        "success, evaluated": [_rate(final_mean(group, "eval/success")) for group in groups],
+        "lifted, opened or reached": [_rate(milestone(group)[1]) for group in groups],
+        "first step with reward": [_first(group) for group in groups],
     }
     figure = Figure(figsize=(8.2, 0.9 + 0.33 * len(tasks)), layout="constrained")
-    for place, (title, (shade, words)) in enumerate(panels.items(), start=1):
+    for place, (title, cells) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), place)
         shades = np.full((len(tasks), len(labels)), np.nan)
-        for cell in cells:
-            value = shade(cell)
-            if value is not None:
-                row, column = tasks.index(cell.group.task), labels.index(cell.group.label)
-                shades[row, column] = value
-                colour = "white" if value < 0.5 else "black"
-                axes.text(column, row, words(cell), ha="center", va="center", color=colour)
+        for group, (shade, words) in zip(groups, cells, strict=True):
+            if shade is not None:
+                row, column = tasks.index(group.task), labels.index(group.label)
+                shades[row, column] = shade
+                colour = "white" if shade < 0.5 else "black"
+                axes.text(column, row, words, ha="center", va="center", color=colour)
         axes.imshow(shades, vmin=0, vmax=1, cmap="cividis", aspect="auto")
         axes.set_title(title)
         axes.set_xticks(range(len(labels)), labels)
@@ -110,10 +74,19 @@ def difficulty_figure(cells: Sequence[Cell]) -> Figure:
     return figure
 
 
-def _first_step(cell: Cell) -> str:
-    step = cell.first_reward
-    if step is None or not np.isfinite(step):
-        return "never"
+def _rate(value: float | None) -> tuple[float | None, str]:
+    return value, "" if value is None else f"{value:.0%}"
+
+
+def _first(group: Group) -> tuple[float | None, str]:
+    """Dark is hard: 1 for a reward at the first step, 0 for none; logarithmic between."""
+    step = first_reward(group)
+    if step is None:
+        return None, ""
+    if not np.isfinite(step):
+        return 0.0, "never"
+    steps = min(run.columns["step"][-1] for run in group.runs)
+    lightness = max(0.0, 1 - np.log10(max(step, 1)) / np.log10(max(steps, 10)))
     if step < 1000:
-        return f"{step:.0f}"
-    return f"{step / 1e6:.1f}M" if step >= 1e6 else f"{step / 1e3:.0f}k"
+        return lightness, f"{step:.0f}"
+    return lightness, f"{step / 1e6:.1f}M" if step >= 1e6 else f"{step / 1e3:.0f}k"

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 from mimex.envs.nearest import choose
 from mimex.files import replacing
-from mimex.study.difficulty import difficulty, difficulty_figure
+from mimex.study.difficulty import difficulty_figure
 from mimex.study.folder import StudyFolder, group_as_planned
 from mimex.study.groups import Group, TaskScores, comparable, final_scores
 from mimex.study.panels import (
@@ -103,8 +103,8 @@ def _figures(groups: Sequence[Group], metric: str, kind: str) -> Iterator[tuple[
     look = print_styles(list(dict.fromkeys(group.label for group in groups)))
     scores = final_scores(groups, metric)
     yield "curves", curves_figure(groups, metric, look)
-    if kind == "difficulty" and (cells := difficulty(groups)):
-        yield "difficulty", difficulty_figure(cells)
+    if kind == "difficulty":
+        yield "difficulty", difficulty_figure(groups)
     if kind != "curves" and scores:
         name = "bars" if kind == "difficulty" else kind
         yield name, scores_figure(groups, metric, look, with_curves=kind == "ablation")

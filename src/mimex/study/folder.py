@@ -19,7 +19,7 @@ from typing import Any
 
 from mimex.files import open_own, read_object, replacing
 from mimex.study.groups import Group, group_runs, score_metric
-from mimex.study.plan import Plan, PlannedRun
+from mimex.study.plan import Plan, PlannedRun, Settings
 from mimex.study.runs import Run, read_row
 
 _TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
@@ -44,12 +44,12 @@ class StudyFolder:
         """
         before = {run["name"]: run for run in self.read()["runs"]}
         for run in runs:
-            known = before.get(run.name, {}).get("settings")
-            if known and _compared(known) != _compared(dict(run.settings)):
+            known = _compared(before.get(run.name, {}).get("settings", {}))
+            asked = _compared(run.settings)
+            if known and known != asked:
                 raise ValueError(
-                    f"{self.path} holds another study: {run.name} was started with "
-                    f"{_compared(known)}, now it would be "
-                    f"{_compared(dict(run.settings))}. Choose another --out."
+                    f"{self.path} holds another study: {run.name} was started with {known}, now it "
+                    f"would be {asked}. Choose another --out."
                 )
             if self.run(run.name).is_symlink():
                 raise OSError(
@@ -90,8 +90,7 @@ class StudyFolder:
     def latest(self, name: str) -> dict[str, float]:
         """The newest whole row of a run's metrics; empty before the first."""
         *lines, _ = _tail(self.run(name) / "metrics.jsonl").split(b"\n")
-        rows = filter(None, map(read_row, reversed(lines)))
-        newest = next(rows, {})
+        newest = next(filter(None, map(read_row, reversed(lines))), {})
         return {name: value for name, value in newest.items() if isinstance(value, int | float)}
 
     def finished(self, run: PlannedRun) -> bool:
@@ -129,17 +128,18 @@ def group_as_planned(runs: Sequence[Run]) -> tuple[list[Group], str]:
 
 def _is_run(value: Any) -> bool:
     """Whether a value that JSON gave is a planned run."""
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return False
-    labels, settings = value.get("labels"), value.get("settings", {})
-    if not isinstance(labels, dict) or not isinstance(settings, dict):
-        return False
-    return all(isinstance(label, str) for label in labels.values())
+    match value:
+        case {"name": str(), "labels": dict(labels)}:
+            settings = value.get("settings", {})
+            return isinstance(settings, dict) and all(isinstance(x, str) for x in labels.values())
+    return False
 
 
-def _compared(settings: dict[str, Any]) -> dict[str, Any]:
+def _compared(settings: Settings) -> dict[str, Any]:
     """Settings that make a run what it is."""
-    plain: dict[str, Any] = json.loads(json.dumps(settings))  # lists for tuples, as it was read
+    plain: dict[str, Any] = json.loads(
+        json.dumps(dict(settings))
+    )  # lists for tuples, as it was read
     return {name: value for name, value in plain.items() if name != "steps"}
 
 

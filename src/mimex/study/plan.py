@@ -142,10 +142,16 @@ class Plan:
             merged = {name: value for layer in layers for name, value in layer.items()}
             _require_not_reserved(self.name, merged)
             merged["seed"] = seed
-            name = _slug("-".join([task.split("/")[-1], *labels, str(seed)]))
+            name = _slug("-".join([self._short(task), *labels, str(seed)]))
             runs.append(PlannedRun(name, task, seed, chosen, merged))
         _require_different_names(runs)
         return runs
+
+    def _short(self, task: str) -> str:
+        """A task's name without what is before a slash, unless another task is called the same."""
+        last = task.split("/")[-1]
+        alike = [other for other in self.tasks if other.split("/")[-1] == last]
+        return last if len(alike) == 1 else task
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of what JSON and TOML can say."""

@@ -19,6 +19,9 @@ from mimex.track.display import Screen
 ROWS_ASIDE = 8
 """Lines of a terminal that are not the table's rows."""
 
+PLAIN_EVERY = 60.0
+"""Seconds between two plain lines, which are for logs."""
+
 STATES = ("running", "failed", "queued", "done")
 """In the order of what is left out last, where a terminal is too low for all runs."""
 
@@ -31,7 +34,6 @@ class StudyTable(Screen):
         runs: All of them.
         metric: The score to show.
         jobs: Runs side by side.
-        plain_every: Seconds between two plain lines, which are for logs.
         console: Where to write; the terminal if left out.
     """
 
@@ -42,7 +44,6 @@ class StudyTable(Screen):
         metric: str,
         jobs: int,
         *,
-        plain_every: float = 60.0,
         console: Console | None = None,
     ) -> None:
         super().__init__(console, refresh_per_second=2)
@@ -53,7 +54,7 @@ class StudyTable(Screen):
         self._speeds: dict[str, float] = {}  # steps/s
         self._scores: dict[str, float] = {}  # the newest: not every row has one
         self._states: dict[str, str] = {}
-        self._plain_every, self._next_line = plain_every, time.monotonic() + plain_every
+        self._next_line = time.monotonic() + PLAIN_EVERY
 
     def __call__(self, progress: Progress) -> None:
         """Shows the runs as they are now."""
@@ -71,7 +72,7 @@ class StudyTable(Screen):
                 if states[name] != "queued" or name in self._states:
                     self.note(f"{name}: {states[name]}{self._score(name, f', {self.metric} ')}")
             if time.monotonic() >= self._next_line:
-                self._next_line = time.monotonic() + self._plain_every
+                self._next_line = time.monotonic() + PLAIN_EVERY
                 self.note(self.summary(states))
         self._states = states
 
