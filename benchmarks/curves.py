@@ -14,16 +14,18 @@ import argparse
 import csv
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mimex.study.figures import STYLE, metrics_figure, save
-from mimex.study.panels import title
-from mimex.study.runs import Run, find_runs, group_runs
-from mimex.study.scores import bounds, final_scores
+from mimex.study.figures import STYLE, Panel, by_task, draw_panels, note_on, save
+from mimex.study.groups import Group, bounds, final_scores, group_runs
+from mimex.study.panels import draw_curves, print_styles, title
+from mimex.study.runs import Run, find_runs
 from mimex.study.statistics import interval
 
 RESULTS = Path(__file__).parent / "results" / "learning"
@@ -162,6 +164,27 @@ def panels(runs: Sequence[Run]) -> list[str]:
         and (paid or not metric.startswith("bonus/"))
         and not (success and metric == "eval/return")
     ]
+
+
+def metrics_figure(groups: Sequence[Group], metrics: Sequence[str]) -> Figure:
+    """One row a task, one panel a metric; metrics that no run of a task reported are left out."""
+    look = print_styles(list(dict.fromkeys(group.label for group in groups)))
+    rows: list[list[Panel | None]] = []
+    for task, chosen in by_task(groups).items():
+        told = [metric for metric in metrics if _reported(chosen, metric)]
+        rows.append(
+            [
+                (task, partial(draw_curves, groups=chosen, metric=metric, look=look))
+                for metric in told
+            ]
+        )
+    columns = max(map(len, rows))
+    filled = [panel for row in rows for panel in row + [None] * (columns - len(row))]
+    return draw_panels(filled, look, note_on(groups), columns=columns)
+
+
+def _reported(groups: Sequence[Group], metric: str) -> bool:
+    return any(len(run.curve(metric)[0]) for group in groups for run in group.runs)
 
 
 def main() -> None:

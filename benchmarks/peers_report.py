@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from benchmarks.peers import ISAAC_LAB, LIBRARIES, PEERS, RESULTS
 from mimex.nn.parallel import available_cores
-from mimex.study.colours import styles
 from mimex.study.figures import STYLE, save
+from mimex.study.panels import styles
 
 FRACTIONS, LEVELS = (0.25, 0.5, 0.75, 1.0), (0.5, 0.9)
 STEPS, MINUTES, SUCCESS = range(3)  # columns of a curve

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.machine import describe
-from mimex.study.runs import common_grid, curves, find_runs, group_runs
-from mimex.study.scores import final_scores
+from mimex.study.groups import common_grid, curves, final_scores, group_runs
+from mimex.study.runs import find_runs
 from mimex.study.statistics import curve_band, interval
 
 RESULTS = Path(__file__).parent / "results" / "studies.md"

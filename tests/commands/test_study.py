@@ -4,7 +4,7 @@ import shlex
 import pytest
 
 from mimex.cli import main
-from mimex.study.plans import PLANS
+from mimex.study.plan_file import PLANS
 
 ANOTHER = "read as another setting"
 

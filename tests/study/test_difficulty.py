@@ -1,120 +1,40 @@
-"""The difficulty map tells where reward is hard to find from where it is not."""
+"""The difficulty map shows every task and method, and takes nothing unreported for a failure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from mimex.study.difficulty import difficulty, difficulty_figure, difficulty_table, verdict
+from mimex.study.difficulty import difficulty_figure
+from mimex.study.groups import Group
 from mimex.study.runs import Run
 
 
-def run_of(
-    task,
-    reward,
-    success,
-    *,
-    milestone="lift",
-    rate=0.0,
-    first=None,
-    seed=0,
-    bonus="none",
-    budget=100_000,
-) -> Run:
-    steps = np.array([50_000.0, 100_000.0])
-    columns = {"step": steps, "eval/success": np.array([0.0, success])}
-    if milestone:
-        columns[f"train/reached_{milestone}"] = np.array([0.0, rate])
-    if first:
-        columns["explore/first_reward"] = np.array([np.nan, first])
-    config = {"task": task, "reward": reward, "seed": seed, "steps": budget, "bonus": bonus}
-    return Run("x", Path("x"), config, {}, columns)
-
-
-HARD = [
-    run_of("FrankaPick", "sparse", 0.0),
-    run_of("FrankaPick", "dense", 0.75, rate=0.9, first=512.0),
-]
-
-
-def test_a_cell_says_what_its_runs_came_to_from_easy_to_hard():
-    dense, sparse = difficulty(HARD)
-    assert (dense.reward, dense.success, dense.milestone, dense.rate) == (
-        "dense",
-        0.75,
-        "lifted",
-        0.9,
-    )
-    assert (dense.steps, dense.first_reward) == (100_000, 512.0)
-    assert (sparse.reward, sparse.success, sparse.first_reward) == ("sparse", 0.0, np.inf)
-
-
-def test_runs_with_a_bonus_do_not_count():
-    assert difficulty([run_of("FrankaPick", "sparse", 1.0, bonus="mimex")]) == []
-
-
-def test_seeds_are_averaged():
-    runs = [run_of("FrankaPick", "sparse", s, rate=s, seed=i) for i, s in enumerate([0.0, 0.5])]
-    (cell,) = difficulty(runs)
-    assert (cell.seeds, cell.success, cell.rate) == (2, 0.25, 0.25)
-
-
-def test_runs_that_did_not_report_are_not_taken_for_failures():
-    (cell,) = difficulty([run_of("FrankaReach", "sparse", 1.0, milestone="")])
-    assert cell.rate is None
-    assert cell.first_reward is None
-    assert "| not reported | not reported |" in difficulty_table([cell])
-
-
-@pytest.mark.parametrize(
-    ("dense", "sparse", "answer"),
-    [(0.9, 0.05, "yes"), (0.9, 0.8, "no"), (0.2, 0.0, "not known"), (0.9, 0.3, "partly")],
-)
-def test_exploration_is_the_problem_where_dense_is_learned_and_sparse_is_not(dense, sparse, answer):
-    runs = [run_of("FrankaPick", "dense", dense), run_of("FrankaPick", "sparse", sparse)]
-    assert verdict(difficulty(runs)).startswith(answer)
-
-
-@pytest.mark.parametrize(
-    ("dense", "sparse", "answer"),
-    [
-        (0.7, 0.0, "yes, as far as it is learned: opened 70% with dense, 0% with sparse"),
-        (0.8, 0.7, "no, as far as it is learned"),
-        (0.8, 0.3, "partly, as far as it is learned"),
-        (0.13, 0.0, "likely: opened 13% with dense, 0% with sparse, but dense is not learned"),
-        (0.03, 0.0, "not known"),
-        (0.13, 0.02, "not known"),
-    ],
-)
-def test_where_neither_succeeds_what_comes_before_success_is_compared(dense, sparse, answer):
-    runs = [
-        run_of("FrankaCabinet", "dense", 0.02, milestone="open", rate=dense),
-        run_of("FrankaCabinet", "sparse", 0.0, milestone="open", rate=sparse),
-    ]
-    assert verdict(difficulty(runs)).startswith(answer)
-
-
-def test_one_reward_alone_tells_nothing():
-    assert verdict(difficulty(HARD[:1])).startswith("not known")
-
-
-def test_unfinished_runs_are_shown_but_not_judged():
-    runs = [HARD[1], run_of("FrankaPick", "sparse", 0.0, budget=200_000)]
-    cells = difficulty(runs)
-    assert "| FrankaPick | sparse | 100,000 so far | 0% |" in difficulty_table(cells)
-    assert verdict(cells).startswith("not known")
-
-
-def test_the_table_has_every_cell_and_every_verdict():
-    table = difficulty_table(difficulty(HARD), {"FrankaPick": 0.99})
-    assert "| FrankaPick | dense | 100,000 | 75% | lifted 90% | 512 |" in table
-    assert "| FrankaPick | sparse | 100,000 | 0% | lifted 0% | never |" in table
-    assert "| FrankaPick | yes: dense is learned, sparse is not | 99% |" in table
+def group(label, success, **metrics):
+    columns = {"step": np.array([5e4, 1e5]), "eval/success": np.array([0.0, success])}
+    columns |= {name: np.array([np.nan, value]) for name, value in metrics.items()}
+    return Group("any/task", label, (Run("x", Path("x"), {"steps": 100_000}, {}, columns),))
 
 
 def test_the_figure_writes_every_number_into_its_cell():
-    figure = difficulty_figure(difficulty(HARD))
+    groups = [
+        group("dense", 0.75, **{"train/reached_lift": 0.9, "explore/first_reward": 512.0}),
+        group("sparse", 0.0, **{"train/reached_lift": 0.0}),
+    ]
+    figure = difficulty_figure(groups)
     words = [[text.get_text() for text in axes.texts] for axes in figure.axes]
     assert words == [["75%", "0%"], ["90%", "0%"], ["512", "never"]]
+    names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert names == ["dense", "sparse"]
+
+
+def test_a_task_that_reports_no_milestones_has_its_success_alone():
+    figure = difficulty_figure([group("none", 1.0)])
+    assert [len(axes.texts) for axes in figure.axes] == [1, 0, 0]
+
+
+def test_runs_that_were_not_evaluated_leave_their_cell_empty():
+    columns = {"step": np.array([1.0]), "eval/return": np.array([1.0])}
+    figure = difficulty_figure([Group("t", "none", (Run("x", Path("x"), {}, {}, columns),))])
+    assert [len(axes.texts) for axes in figure.axes] == [0, 0, 0]

@@ -4,9 +4,9 @@ import pytest
 
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
-from mimex.study.plans import PLANS
+from mimex.study.plan_file import find_plan
 
-PLAN = PLANS["mask-ratio"]
+PLAN = find_plan("mask-ratio")
 
 
 def a_run(**settings):

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimex.config import parse
-from mimex.study.plan import Plan, Scale, flags
+from mimex.study.plan import Plan, PlannedRun, Scale, flags
 
 
 def a_plan(**changes):
@@ -81,6 +81,17 @@ def test_folders_of_suite_tasks_need_no_slash():
     assert plan.runs("cpu")[0].name == "acrobot_swingup-none-T-3-0"
 
 
+def test_tasks_of_any_kind_have_folders_of_their_own():
+    tasks = ("gym/CartPole-v1", "gym/one/Maze-v0", "gym/other/Maze-v0", "FrankaReach")
+    runs = a_plan(tasks=tasks, scales={"cpu": Scale("", {"steps": 1})}).runs("cpu", seeds=1)
+    assert [run.name for run in runs if run.name.endswith("none-T-3-0")] == [
+        "CartPole-v1-none-T-3-0",
+        "gym-one-Maze-v0-none-T-3-0",
+        "gym-other-Maze-v0-none-T-3-0",
+        "FrankaReach-none-T-3-0",
+    ]
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.floats(0.001, 1.0),
@@ -102,3 +113,27 @@ def test_the_command_line_says_what_the_settings_say(beta, stagger, widths, epis
     assert config.rnd.hidden == tuple(widths)
     assert config.world.episode_steps == episode_steps
     assert config.mimex.size.decoder_width == 128
+
+
+def a_run(task="FrankaReach", **settings):
+    return PlannedRun("name", task, 0, {}, settings)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (a_run(**{"mimex.lenght": 3}), "name cannot be made: .*mimex.lenght.*mimex.length"),
+        (a_run(**{"mimex.length": "long"}), "mimex.length.*'long'"),
+        (a_run(bonus="ring"), "--bonus is 'ring'"),
+        (a_run("FrankaRech"), "did you mean 'FrankaReach'"),
+    ],
+)
+def test_a_run_that_would_end_at_once_is_refused_before(run, words, capsys):
+    with pytest.raises(ValueError, match=words):
+        run.config()
+    assert capsys.readouterr() == ("", "")  # all is in the error
+
+
+def test_settings_that_are_not_given_are_those_of_the_preset():
+    assert a_run().config().ppo.epochs == 5
+    assert a_run(preset="paper").config().ppo.epochs == 10

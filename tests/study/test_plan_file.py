@@ -1,16 +1,18 @@
 from dataclasses import replace
 
 import pytest
+from mimex.bonus.size import LARGER
 
-from mimex.study.plan_file import plan_text, read_plan, write_plan
-from mimex.study.plans import PLANS
+from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
+
+A_ROLLOUT = 512 * 32  # environment steps an update, as published
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_survives_being_written_and_read(name, tmp_path):
+def test_a_plan_of_ours_is_read_as_anybodys_own(name, tmp_path):
     path = tmp_path / "mine.toml"
-    write_plan(PLANS[name], path)
-    assert read_plan(path) == replace(PLANS[name], name="mine")
+    copy_plan(name, path)
+    assert find_plan(str(path)) == replace(find_plan(name), name="mine")
 
 
 def test_settings_may_be_dotted_nested_or_spelt_as_flags(tmp_path):
@@ -45,7 +47,7 @@ def test_settings_may_be_dotted_nested_or_spelt_as_flags(tmp_path):
         ("about =", "abuot =", "a field is 'abuot'.*did you mean 'about'"),
         ("[scales.cpu]", "[scales.cpu]\nsteps = 3", "a field of scales.cpu is 'steps'"),
         ("seeds = 7", "seeds = true", "seeds is True, but must be a whole number"),
-        ("[scales.cpu.tasks.KukaPick]", "[scales.cpu.tasks.Kuka]", "did you mean 'KukaPick'"),
+        ("\nKukaPick = {", "\nKuka = {", "did you mean 'KukaPick'"),
         ('tasks = ["KukaReach", "KukaPick"]', 'tasks = "KukaPick"', "must be a list"),
         ('tasks = ["KukaReach", "KukaPick"]', "", "tasks is missing"),
         ('"20%" = {', '"20%" = 3 #', "axes.mask-ratio.20% is 3, but must be a table"),
@@ -54,7 +56,7 @@ def test_settings_may_be_dotted_nested_or_spelt_as_flags(tmp_path):
 )
 def test_a_mistake_is_named_with_its_place(before, after, words, tmp_path):
     path = tmp_path / "mine.toml"
-    text = plan_text(PLANS["mask-ratio"])
+    text = PLANS["mask-ratio"].read_text()
     assert before in text
     path.write_text(text.replace(before, after, 1))
     with pytest.raises(ValueError, match=words) as error:
@@ -66,5 +68,89 @@ def test_a_file_is_not_overwritten(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("precious")
     with pytest.raises(FileExistsError, match="choose another name"):
-        write_plan(PLANS["mask-ratio"], path)
+        copy_plan("mask-ratio", path)
     assert path.read_text() == "precious"
+
+
+def labels(name):
+    return {tuple(run.labels.values()) for run in find_plan(name).runs("cpu")}
+
+
+def every_part(runs):
+    """Runs in which every task and label occurs: few, since reading a command line is slow."""
+    seen = set()
+    for run in runs:
+        parts = {run.task, *run.labels.values()}
+        if parts - seen:
+            seen |= parts
+            yield run
+
+
+def count(name):
+    return len(find_plan(name).runs("paper"))
+
+
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+@pytest.mark.parametrize("name", PLANS)
+def test_every_run_of_every_plan_is_one_that_can_be_made(name, scale):
+    for run in every_part(find_plan(name).runs(scale, seeds=1)):
+        config = run.config()
+        assert (config.task, config.steps) == (run.task, run.steps)
+        assert config.preset == scale
+        assert config.observation == {"paper": "pixels"}.get(
+            scale, "state" if run.task.startswith("dmc/") else "oracle"
+        )
+
+
+def test_the_papers_figures_are_there_with_seven_seeds():
+    assert count("baselines-pixmc") == 8 * 4 * 7
+    assert count("baselines-dmc") == 6 * 4 * 7
+    assert count("sequence-length") == 2 * 5 * 7
+    assert count("masks-per-window") == 2 * 2 * 7
+    assert count("decoder-size") == 2 * 2 * 7
+    assert count("mask-ratio") == 2 * 3 * 7
+    assert count("mask-type") == 2 * 4 * 7
+    assert count("reward-sparsity") == 4 * 7
+    assert count("difficulty") == 8 * 3  # ours: one seed
+
+
+def test_ablations_are_made_with_mimex_on_two_kuka_tasks():
+    for name in ("sequence-length", "masks-per-window", "decoder-size", "mask-ratio", "mask-type"):
+        for run in find_plan(name).runs("paper", seeds=1):
+            assert run.task in ("KukaReach", "KukaPick")
+            assert (run.settings["bonus"], run.settings["reward"]) == ("mimex", "sparse")
+
+
+def test_the_larger_decoder_is_the_papers():
+    runs = {run.name: run for run in find_plan("decoder-size").runs("paper")}
+    assert runs["KukaPick-larger-0"].config().mimex.size == replace(LARGER, class_token=True)
+
+
+def test_feature_masks_hide_what_the_paper_studied():
+    found = {
+        (config.mimex.mask_type, config.mimex.mask_ratio)
+        for config in (run.config() for run in find_plan("mask-type").runs("cpu", seeds=1))
+    }
+    assert found == {("time", 0.7), ("feature", 0.8), ("feature", 0.9), ("feature", 0.95)}
+
+
+def test_reward_sparsity_asks_the_papers_four_questions():
+    assert labels("reward-sparsity") == {
+        ("dense, none",),
+        ("sparse, none",),
+        ("sparse, mimex",),
+        ("sparser, mimex",),
+    }
+
+
+def test_published_budgets_are_whole_updates_and_betas_are_as_said():
+    for run in find_plan("baselines-pixmc").runs("paper", seeds=1):
+        assert run.steps % A_ROLLOUT == 0
+        assert run.settings["scale.beta"] == 0.05
+    for run in find_plan("baselines-pixmc").runs("cpu", seeds=1):
+        assert "scale.beta" not in run.settings  # the preset's, which is right for all methods
+
+
+def test_a_misspelt_plan_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'mask-ratio'"):
+        find_plan("mask-rate")

@@ -1,14 +1,18 @@
-"""Run folders are found, loaded, and put into groups that differ in the seed alone."""
+"""Run folders are found and loaded, and their rows become columns as `json` reads them."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mimex.study.runs import Run, common_grid, curves, find_runs, group_runs, load_run
+from mimex.study.runs import find_runs, load_run, read_columns
+from mimex.track.sinks import JSONLines
 
 CONFIG = {"task": "FrankaReach", "reward": "sparse", "bonus": "none", "seed": 0, "steps": 30}
 
@@ -19,11 +23,6 @@ def write_run(path: Path, rows=((10, 0.1), (20, 0.2), (30, 0.3)), **settings) ->
     text = "".join(json.dumps({"step": step, "eval/success": y}) + "\n" for step, y in rows)
     (path / "metrics.jsonl").write_text(text)
     return path
-
-
-def run_of(rows, **settings) -> Run:
-    steps, values = np.array(rows, float).reshape(-1, 2).T
-    return Run("x", Path("x"), CONFIG | settings, {}, {"step": steps, "eval/success": values})
 
 
 def test_a_run_is_what_its_folder_says(tmp_path):
@@ -78,54 +77,90 @@ def test_a_damaged_config_is_named(tmp_path, text):
         load_run(path)
 
 
-def test_groups_differ_in_the_seed_alone(tmp_path):
-    for bonus in ("rnd", "none"):
-        for seed in (10, 9):
-            write_run(tmp_path / f"{bonus}-{seed}", bonus=bonus, seed=seed)
-    groups = group_runs(find_runs([tmp_path]))
-    assert [(g.task, g.label) for g in groups] == [("FrankaReach", "none"), ("FrankaReach", "rnd")]
-    assert [[run.seed for run in group.runs] for group in groups] == [[9, 10], [9, 10]]
+NAMES = st.sampled_from(
+    ["train/return", "train/returns", "a", "bonus/mean", "bonus/means_of_a_long_name_x", "2.5"]
+)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1.0, -0.5, 1e-5, 123456789.5, 0.0001234567890123456, 1e16, 36.053450889262045]
+)
+ROWS = st.lists(st.dictionaries(NAMES, NUMBERS | st.none(), max_size=6), max_size=20)
 
 
-def test_a_study_names_and_orders_methods(tmp_path):
-    for name in ("b", "a", "c"):
-        write_run(tmp_path / name, bonus=name)
-    groups = group_runs(find_runs([tmp_path]), {"b": "T = 2", "a": "T = 1", "missing": "T = 3"})
-    assert [(group.label, group.runs[0].name) for group in groups] == [
-        ("T = 2", "b"),
-        ("T = 1", "a"),
-    ]
+def steps(count: int) -> list[int]:
+    return [place * 10 ** min(place, 13) for place in range(count)]
 
 
-def test_the_same_run_twice_is_refused(tmp_path):
-    write_run(tmp_path / "a")
-    write_run(tmp_path / "copy-of-a")
-    with pytest.raises(ValueError, match="same run"):
-        group_runs(find_runs([tmp_path]))
+def lines(rows: list[dict]) -> bytes:
+    made = zip(steps(len(rows)), rows, strict=True)
+    return b"".join(json.dumps({"step": step} | row).encode() + b"\n" for step, row in made)
 
 
-def test_curves_are_linear_between_reports_on_the_steps_that_all_runs_cover():
-    rows = [[(0, 0.0), (10, 1.0), (40, 4.0)], [(5, 50.0), (25, 250.0), (30, 300.0)]]
-    (group,) = group_runs([run_of(row, seed=seed) for seed, row in enumerate(rows)])
-    grid = common_grid(group.runs, "eval/success", points=6)
-    assert grid.tolist() == [5, 10, 15, 20, 25, 30]
-    np.testing.assert_allclose(
-        curves(group, "eval/success", grid), [grid / 10, grid * 10], rtol=1e-12
-    )
+@given(ROWS)
+def test_columns_are_what_was_written_to_the_last_digit(found):
+    columns = read_columns(lines(found))
+    assert set(columns) == {"step"} | {name for row in found for name in row}
+    assert columns["step"].tolist() == steps(len(found))
+    for name, column in columns.items():
+        if name != "step":
+            expected = [row[name] if row.get(name) is not None else math.nan for row in found]
+            np.testing.assert_array_equal(column, expected)
 
 
-def test_reports_at_the_same_steps_are_taken_as_they_are():
-    rows = [[(10, 1.0), (20, 5.0), (70, 2.0)], [(10, 3.0), (20, 4.0), (70, 0.0)]]
-    (group,) = group_runs([run_of(row, seed=seed) for seed, row in enumerate(rows)])
-    grid = common_grid(group.runs, "eval/success")
-    assert grid.tolist() == [10, 20, 70]
-    assert curves(group, "eval/success", grid).tolist() == [[1.0, 5.0, 2.0], [3.0, 4.0, 0.0]]
-    assert common_grid(group.runs, "eval/success", points=2).tolist() == [10, 70]
+def test_what_the_logger_writes_is_read_as_it_was(tmp_path):
+    sink = JSONLines(tmp_path / "metrics.jsonl")
+    sink.write(16384, {"train/return": -0.014142961938471954, "ppo/lr": 8.186242440588742e-10})
+    sink.write(32768, {"train/return": math.nan, "ppo/lr": 1e-3, "eval/success": 1.0})
+    sink.close()
+    columns = read_columns((tmp_path / "metrics.jsonl").read_bytes())
+    assert columns["step"].tolist() == [16384, 32768]
+    np.testing.assert_array_equal(columns["train/return"], [-0.014142961938471954, math.nan])
+    np.testing.assert_array_equal(columns["ppo/lr"], [8.186242440588742e-10, 1e-3])
+    np.testing.assert_array_equal(columns["eval/success"], [math.nan, 1.0])
 
 
-def test_runs_without_the_metric_have_no_curve():
-    (group,) = group_runs([run_of([(10, 1.0), (20, 2.0)]), run_of([], seed=1)])
-    grid = common_grid(group.runs, "eval/success")
-    assert curves(group, "eval/success", grid).tolist() == [[1.0, 2.0]]
-    assert len(common_grid(group.runs, "train/return")) == 0
-    assert curves(group, "train/return", np.empty(0)).shape == (0, 0)
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b'{"step": 3, "a": 0.',
+        b'{"step": 3, "a": 0.5}',
+        b'{"step": 3, "a": 0.5\n',
+        b"\x00\x00\x00\x00\n",
+        b'{"step": 3, "a": 0x5}\n',
+        b'{"a": 0.5}\n',
+        b"[]\n",
+        b"\n",
+    ],
+)
+def test_what_is_no_row_is_left_out_and_costs_no_other(rest):
+    columns = read_columns(b'{"step": 1, "a": 0.5}\n{"step": 2, "a": 1.5}\n' + rest)
+    assert columns["step"].tolist() == [1, 2]
+    assert columns["a"].tolist() == [0.5, 1.5]
+    if rest.endswith(b"\n"):
+        columns = read_columns(b'{"step": 1, "a": 0.5}\n' + rest + b'{"step": 2, "a": 1.5}\n')
+        assert columns["a"].tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (b'{"step":1,"a":2}', 2.0),
+        (b'{"step": 1, "a": true}', 1.0),
+        (b'{"step": 1, "a": "words"}', math.nan),
+        (b'{"step": 1, "a": {"b": 2.0}}', math.nan),
+        (b'{"step": 1, "b": "\\u0061", "a": 2.5}', 2.5),
+    ],
+)
+def test_rows_that_others_wrote_are_read_too(row, expected):
+    np.testing.assert_equal(read_columns(row + b"\n")["a"].tolist(), [expected])
+
+
+def test_no_rows_are_no_columns_but_the_step():
+    for text in (b"", b"\n", b"not json\n"):
+        assert {name: len(column) for name, column in read_columns(text).items()} == {"step": 0}
+
+
+def test_names_that_differ_in_the_order_alone_stay_apart():
+    text = b'{"step": 1, "a": 2.5, "b": 3.5}\n{"step": 2, "b": 4.5, "a": 5.5}\n'
+    columns = read_columns(text)
+    assert columns["a"].tolist() == [2.5, 5.5]
+    assert columns["b"].tolist() == [3.5, 4.5]

@@ -87,7 +87,7 @@ def test_the_live_table_shows_all_runs_or_first_those_that_run(folder, clock, he
         clock[0] = 10.0
         table(states(["run-3"], ["run-0", "run-1"], ["run-2"]))
         with console.capture() as captured:
-            console.print(table._live.renderable)
+            console.print(table.live.renderable)
     text = captured.get()
     row = next(line for line in text.splitlines() if "run-3" in line)
     for cell in ("running", "600", "1,000", "50", "0.25", "0:00:08"):

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from mimex.study.report import write_report
-from mimex.study.report.write import VIDEO_MEGABYTES
+from mimex.study.report import VIDEO_MEGABYTES, write_report
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,10 @@ from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
-from mimex.study.check import config_of, require_files
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import Plan, PlannedRun
-from mimex.study.plan_file import read_plan, write_plan
-from mimex.study.plans import PLANS, named
-from mimex.study.sweep import Progress, sweep
+from mimex.study.plan_file import PLANS, copy_plan, find_plan
+from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
 from mimex.train.folder import RunFolder
 from mimex.train.signals import StopRequest
@@ -99,27 +97,17 @@ def run(arguments: Sequence[str]) -> int:
     """Reads the command line and does one of four things."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: mimex study {run,show,list,init} ... (--help after each tells more)\n")
-        print("\n".join(f"  {name:6}{what}" for name, (_, what) in _ACTIONS.items()))
+        print("\n".join(f"  {name:6}{kind.__doc__}" for name, (kind, _) in _ACTIONS.items()))
         return 0 if arguments else 2
-    action, _ = _ACTIONS[choose("what to do with a study", arguments[0], tuple(_ACTIONS))]
-    return action(arguments[1:])
+    name = choose("what to do with a study", arguments[0], tuple(_ACTIONS))
+    kind, action = _ACTIONS[name]
+    return action(tyro.cli(kind, args=arguments[1:], prog=f"mimex study {name}"))
 
 
-def find_plan(name: str) -> Plan:
-    """A plan of ours by its name, or a user's by its file."""
-    path = Path(name)
-    if path.suffix == ".toml":
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist; mimex study init {path} makes it.")
-        return read_plan(path)
-    return named(name)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    config = tyro.cli(RunConfig, args=arguments, prog="mimex study run")
+def _run(config: RunConfig) -> int:
     plan, runs = config.runs()
     for checked in _first_seed(runs):
-        require_files(checked)
+        _require_weights(checked)
     folder = StudyFolder(config.out or Path("studies") / f"{plan.name}-{config.scale}")
     with ExitStack() as stack:
         backend, threads = _backend(config)
@@ -137,7 +125,11 @@ def _run(arguments: Sequence[str]) -> int:
         return 128 + stop.signal
     if config.report and ended.done:
         _write_report(folder)
-    return _tell(folder, ended)
+    print(f"{len(ended.done)} runs done, {len(ended.failed)} failed")
+    for name, reason in ended.failed.items():
+        print(f"\n{name} {reason}, after two attempts; {folder.log(name)} ends with:")
+        print("\n".join(f"  {line}" for line in folder.last_words(name)))
+    return 1 if ended.failed else 0
 
 
 def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
@@ -145,13 +137,24 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
     configs = []
     for run in runs:
         if run.seed == 0:
-            configs.append(config_of(run))
+            configs.append(run.config())
             try:
                 make_bonus(configs[-1], feature_dim=8, action_dim=2)
                 make_scale(configs[-1], discount=0.99)
             except ValueError as error:
                 raise ValueError(f"the run {run.name} cannot be made: {error}") from error
     return configs
+
+
+def _require_weights(config: TrainConfig) -> None:
+    """Raises an error if the run would not find the weights that it starts from."""
+    checkpoint = config.vision.checkpoint
+    needed = config.observation == "pixels" and config.vision.encoder == "vit"
+    if needed and (checkpoint is None or not checkpoint.exists()):
+        raise ValueError(
+            f"vision.checkpoint is {checkpoint}, but must be a file with the weights of the "
+            "ViT: add --set vision.checkpoint=FILE, an absolute path if other machines read it"
+        )
 
 
 def _backend(config: RunConfig) -> tuple[Backend, int]:
@@ -179,17 +182,7 @@ def _write_report(folder: StudyFolder) -> None:
     print(f"figures in {folder.path / 'figures'}, report in {folder.path / 'report.html'}")
 
 
-def _tell(folder: StudyFolder, ended: Progress) -> int:
-    """Says how it ended; returns the exit code."""
-    print(f"{len(ended.done)} runs done, {len(ended.failed)} failed")
-    for name, reason in ended.failed.items():
-        print(f"\n{name} {reason}, after two attempts; {folder.log(name)} ends with:")
-        print("\n".join(f"  {line}" for line in folder.last_words(name)))
-    return 1 if ended.failed else 0
-
-
-def _show(arguments: Sequence[str]) -> int:
-    config = tyro.cli(ShowConfig, args=arguments, prog="mimex study show")
+def _show(config: ShowConfig) -> int:
     plan, runs = config.runs()
     _first_seed(runs)
     if config.commands:
@@ -210,20 +203,18 @@ def _show(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _list(arguments: Sequence[str]) -> int:
-    tyro.cli(ListConfig, args=arguments, prog="mimex study list")
+def _list(_: ListConfig) -> int:
     table = Table("plan", "runs", "what it asks", box=None)
-    for plan in PLANS.values():
+    for plan in map(find_plan, PLANS):
         table.add_row(plan.name, str(len(plan.runs("cpu"))), plan.about)
     Console().print(table)
     return 0
 
 
-def _init(arguments: Sequence[str]) -> int:
-    config = tyro.cli(InitConfig, args=arguments, prog="mimex study init")
+def _init(config: InitConfig) -> int:
     if config.file.suffix != ".toml":
         raise ValueError(f"the file is {config.file}, but its name must end in .toml")
-    write_plan(named(config.like), config.file)
+    copy_plan(config.like, config.file)
     print(f"wrote {config.file}; mimex study show {config.file} tells what it would run")
     return 0
 
@@ -240,9 +231,9 @@ def _setting(text: str) -> tuple[str, Any]:
     return name.replace("-", "_"), read
 
 
-_ACTIONS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
-    "run": (_run, "make the runs of a plan, then figures and a report"),
-    "show": (_show, "print what a plan would run"),
-    "list": (_list, "the plans that come with mimex"),
-    "init": (_init, "write a plan as a TOML file of your own to change"),
+_ACTIONS: dict[str, tuple[type[Any], Callable[[Any], int]]] = {
+    "run": (RunConfig, _run),
+    "show": (ShowConfig, _show),
+    "list": (ListConfig, _list),
+    "init": (InitConfig, _init),
 }

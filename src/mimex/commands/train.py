@@ -18,8 +18,7 @@ from mimex.data.transitions import Transitions
 from mimex.files import sync
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
-from mimex.track.logger import Logger, Sink
-from mimex.track.sinks import Hosted, JSONLines, TensorBoard
+from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
 from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.evaluate import Evaluation, evaluate

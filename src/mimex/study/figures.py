@@ -3,9 +3,9 @@
     curves       one panel a task: the mean of each method's runs over steps, and its band
     ablation     beside each such panel the final scores, the methods in the plan's order
     bars         one panel a task: the final scores alone
+    difficulty   the bars, and a map of tasks and methods
     aggregate    over all tasks: interquartile mean, mean, area under the curve
     profiles     over all tasks: the share of runs above each score
-    difficulty   of the plan of that name: the map of tasks and rewards
 
 Bands and whiskers are 95 % intervals; where there is one run alone there are none. Final scores
 are the mean of the last tenth of a run's steps; runs that did not reach their budget have none,
@@ -15,6 +15,7 @@ and where budgets differ the smallest counts for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,18 @@ from matplotlib.figure import Figure
 
 from mimex.envs.nearest import choose
 from mimex.files import replacing
-from mimex.study import panels
-from mimex.study.difficulty import difficulty, difficulty_figure
-from mimex.study.folder import StudyFolder
-from mimex.study.panels import Look
-from mimex.study.runs import Group, Run, find_runs, group_runs
-from mimex.study.scores import TaskScores, comparable, final_scores, score_metric
+from mimex.study.difficulty import difficulty_figure
+from mimex.study.folder import StudyFolder, group_as_planned
+from mimex.study.groups import Group, TaskScores, comparable, final_scores
+from mimex.study.panels import (
+    Styles,
+    draw_curves,
+    draw_profiles,
+    draw_scores,
+    print_styles,
+    title,
+)
+from mimex.study.runs import find_runs
 from mimex.study.statistics import area_under_curve
 
 FORMATS = ("png", "pdf", "svg")
@@ -54,15 +61,15 @@ STYLE: Any = {
 }
 DPI = 200
 
+Panel = tuple[str, Callable[[Axes], None]]
+"""A title, and what draws the panel."""
 
-def figures_of(
-    source: Path | Sequence[Run], out: Path, formats: Sequence[str] = FORMATS
-) -> list[Path]:
-    """Draws a study, or runs.
+
+def figures_of(study: Path, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Draws a study as its plan says.
 
     Args:
-        source: The folder of a study, whose plan says what to draw; or runs, whose methods are
-            told by the settings in which they differ.
+        study: The study's folder.
         out: Where the files go.
         formats: Some of "png", "pdf" and "svg".
 
@@ -71,25 +78,14 @@ def figures_of(
     """
     for name in formats:
         choose("formats", name, FORMATS)
-    plan: Mapping[str, Any] = {}
-    if isinstance(source, Path):
-        study = StudyFolder(source).read()
-        plan = study.get("plan", {})
-        groups = group_runs(find_runs([source]), labels_of(study) or None)
-    else:
-        groups = group_runs(source)
-    metric = plan.get("metric") or score_metric([run for g in groups for run in g.runs])
+    kind = StudyFolder(study).read().get("plan", {}).get("figure", "curves")
+    groups, metric = group_as_planned(find_runs([study]))
     with matplotlib.rc_context(STYLE):
         return [
             path
-            for name, figure in _drawn(groups, metric, plan)
+            for name, figure in _figures(groups, metric, kind)
             for path in save(figure, out / name, formats)
         ]
-
-
-def labels_of(study: Mapping[str, Any]) -> dict[str, str]:
-    """What a study calls the method of each run, by the run's name."""
-    return {run["name"]: ", ".join(run["labels"].values()) for run in study["runs"]}
 
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -103,141 +99,116 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[P
     return paths
 
 
-def _drawn(
-    groups: Sequence[Group], metric: str, plan: Mapping[str, Any]
-) -> Iterator[tuple[str, Figure]]:
-    kind = plan.get("figure", "curves")
-    look = Look(list(dict.fromkeys(group.label for group in groups)))
+def _figures(groups: Sequence[Group], metric: str, kind: str) -> Iterator[tuple[str, Figure]]:
+    look = print_styles(list(dict.fromkeys(group.label for group in groups)))
     scores = final_scores(groups, metric)
-    note = _note(groups)
-    yield "curves", curves_figure(groups, metric, look, note)
-    if plan.get("name") == "difficulty":
-        cells = difficulty([run for group in groups for run in group.runs])
-        yield "difficulty", difficulty_figure(cells)
+    yield "curves", curves_figure(groups, metric, look)
+    if kind == "difficulty":
+        yield "difficulty", difficulty_figure(groups)
     if kind != "curves" and scores:
-        yield kind, scores_figure(groups, metric, look, note, with_curves=kind == "ablation")
-    compared = comparable(scores) if scores else {}
+        name = "bars" if kind == "difficulty" else kind
+        yield name, scores_figure(groups, metric, look, with_curves=kind == "ablation")
+    compared = comparable(scores)
     if compared:
+        count = len(next(iter(compared.values())))
+        note = f"{count} task{'s' * (count > 1)}; {note_on(groups)}"
         areas = comparable(final_scores(groups, metric, area_under_curve))
         yield "aggregate", aggregate_figure(compared, areas, metric, look, note)
-        yield "profiles", profiles_figure(compared, metric, look, note)
+        panel = ("", partial(draw_profiles, scores=compared, metric=metric, look=look))
+        yield "profiles", draw_panels([panel], look, note, scale=1.5)
 
 
-def curves_figure(groups: Sequence[Group], metric: str, look: Look, note: str = "") -> Figure:
+def curves_figure(groups: Sequence[Group], metric: str, look: Styles) -> Figure:
     """One panel a task: the mean of each method's runs over steps, and its band."""
-    tasks = list(dict.fromkeys(group.task for group in groups))
-    columns = min(len(tasks), PANELS_A_ROW)
-    figure, panel = _grid(-(-len(tasks) // columns), columns)
-    for place, task in enumerate(tasks):
-        axes = panel(place)
-        panels.draw_curves(axes, [group for group in groups if group.task == task], metric, look)
-        axes.set_title(task)
-    _finish(figure, look, note)
-    return figure
-
-
-def metrics_figure(groups: Sequence[Group], metrics: Sequence[str]) -> Figure:
-    """One row a task, one panel a metric; metrics that no run of a task reported are left out."""
-    look = Look(list(dict.fromkeys(group.label for group in groups)))
-    by_task = {
-        task: [group for group in groups if group.task == task]
-        for task in dict.fromkeys(group.task for group in groups)
-    }
-    told = {
-        task: [name for name in metrics if _reported(chosen, name)]
-        for task, chosen in by_task.items()
-    }
-    columns = max(len(names) for names in told.values())
-    figure, panel = _grid(len(by_task), columns)
-    for row, (task, chosen) in enumerate(by_task.items()):
-        for column, metric in enumerate(told[task]):
-            axes = panel(row * columns + column)
-            panels.draw_curves(axes, chosen, metric, look)
-            axes.set_title(task)
-    _finish(figure, look, _note(groups))
-    return figure
-
-
-def _reported(groups: Sequence[Group], metric: str) -> bool:
-    return any(len(run.curve(metric)[0]) for group in groups for run in group.runs)
+    panels = [
+        (task, partial(draw_curves, groups=of_task, metric=metric, look=look))
+        for task, of_task in by_task(groups).items()
+    ]
+    return draw_panels(panels, look, note_on(groups))
 
 
 def scores_figure(
-    groups: Sequence[Group], metric: str, look: Look, note: str = "", *, with_curves: bool
+    groups: Sequence[Group], metric: str, look: Styles, *, with_curves: bool
 ) -> Figure:
     """One panel a task with the final scores, and before it one with the curves, if asked for."""
-    tasks = list(dict.fromkeys(group.task for group in groups))
-    each = 2 if with_curves else 1
-    columns = min(each * len(tasks), PANELS_A_ROW)
-    figure, panel = _grid(-(-each * len(tasks) // columns), columns)
-    for place, task in enumerate(tasks):
-        chosen = [group for group in groups if group.task == task]
+    panels: list[Panel | None] = []
+    for task, of_task in by_task(groups).items():
         if with_curves:
-            axes = panel(2 * place)
-            panels.draw_curves(axes, chosen, metric, look)
-            axes.set_title(task)
-        scores = {label: by_task[task] for label, by_task in final_scores(chosen, metric).items()}
-        axes = panel(each * place + each - 1)
-        panels.draw_scores(axes, scores, metric, look)
-        axes.set_title(task)
-    _finish(figure, look, note, legend=with_curves)
-    return figure
+            panels.append((task, partial(draw_curves, groups=of_task, metric=metric, look=look)))
+        scores = final_scores(of_task, metric)
+        panels.append((task, partial(draw_scores, scores=scores, metric=metric, look=look)))
+    return draw_panels(panels, look, note_on(groups), legend=with_curves)
 
 
 def aggregate_figure(
     scores: Mapping[str, TaskScores],
     areas: Mapping[str, TaskScores],
     metric: str,
-    look: Look,
+    look: Styles,
     note: str,
 ) -> Figure:
     """Bars over all tasks: interquartile mean and mean of the final scores, area under curves."""
-    figure, panel = _grid(1, 3)
-    panels.draw_aggregate(panel(0), scores, "iqm", metric, look)
-    panels.draw_aggregate(panel(1), scores, "mean", metric, look)
-    panels.draw_aggregate(panel(2), areas, "mean", metric, look)
-    for place, name in enumerate(("interquartile mean", "mean", "mean over the run (area)")):
-        panel(place).set_title(name)
-    panel(0).set_ylabel(f"final {panels.title(metric)}")
-    panel(2).set_ylabel(panels.title(metric))
-    _finish(figure, look, f"{_tasks_note(scores)}{note}", legend=False)
-    return figure
+    shown: dict[str, Any] = {"metric": metric, "look": look}
+    panels = [
+        ("interquartile mean", partial(draw_scores, scores=scores, statistic="iqm", **shown)),
+        ("mean", partial(draw_scores, scores=scores, **shown)),
+        (
+            "mean over the run (area)",
+            partial(draw_scores, scores=areas, height=title(metric), **shown),
+        ),
+    ]
+    return draw_panels(panels, look, note, legend=False)
 
 
-def profiles_figure(scores: Mapping[str, TaskScores], metric: str, look: Look, note: str) -> Figure:
-    """The share of runs above each score, over all tasks."""
-    figure, panel = _grid(1, 1, scale=1.5)
-    panels.draw_profiles(panel(0), scores, metric, look)
-    _finish(figure, look, f"{_tasks_note(scores)}{note}")
-    return figure
+def draw_panels(
+    panels: Sequence[Panel | None],
+    look: Styles,
+    note: str,
+    *,
+    columns: int = PANELS_A_ROW,
+    scale: float = 1.0,
+    legend: bool = True,
+) -> Figure:
+    """A figure of panels, row by row, with the methods above and a note below.
 
-
-def _grid(rows: int, columns: int, scale: float = 1.0) -> tuple[Figure, Callable[[int], Axes]]:
-    """A figure, and a function that makes or gives its panels one after the other."""
+    Args:
+        panels: What to draw; None leaves a place empty.
+        look: How each method is drawn.
+        note: What the reader has to know.
+        columns: Panels a row at most.
+        scale: Of the panels' size.
+        legend: Whether to name the methods.
+    """
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
     size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.5)  # inches, with the legend
     figure = Figure(figsize=size, layout="constrained")
-    made: dict[int, Axes] = {}
-
-    def panel(place: int) -> Axes:
-        if place not in made:
-            made[place] = figure.add_subplot(rows, columns, place + 1)
-        return made[place]
-
-    return figure, panel
-
-
-def _finish(figure: Figure, look: Look, note: str, *, legend: bool = True) -> None:
+    for place, panel in enumerate(panels, start=1):
+        if panel is not None:
+            name, draw = panel
+            axes = figure.add_subplot(rows, columns, place)
+            draw(axes)
+            axes.set_title(name)
     handles = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
-    named = [(handles[label], label) for label in look.labels if label in handles]
+    named = [(handles[label], label) for label in look if label in handles]
     if legend and named:
-        longest = 0.7 + 0.07 * max(len(label) for label in look.labels)  # inches a name takes
-        columns = max(1, int(figure.get_figwidth() / longest))
-        figure.legend(*zip(*named, strict=True), loc="outside upper center", ncols=columns)
+        longest = 0.7 + 0.07 * max(len(label) for label in look)  # inches a name takes
+        a_row = max(1, int(figure.get_figwidth() / longest))
+        figure.legend(*zip(*named, strict=True), loc="outside upper center", ncols=a_row)
     if note:
         figure.supxlabel(note, fontsize=6, color="0.35")
+    return figure
 
 
-def _note(groups: Sequence[Group]) -> str:
+def by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each task, in the order of the tasks."""
+    tasks: dict[str, list[Group]] = {}
+    for group in groups:
+        tasks.setdefault(group.task, []).append(group)
+    return tasks
+
+
+def note_on(groups: Sequence[Group]) -> str:
     """What bands are, how many runs there are, and which are left out."""
     seeds = sorted({len(group.runs) for group in groups})
     span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
@@ -248,8 +219,3 @@ def _note(groups: Sequence[Group]) -> str:
     if unfinished:
         words.append(f"{unfinished} unfinished run{'s' * (unfinished > 1)} in curves only")
     return "; ".join(words)
-
-
-def _tasks_note(scores: Mapping[str, TaskScores]) -> str:
-    tasks = len(next(iter(scores.values())))
-    return f"{tasks} task{'s' * (tasks > 1)}; "

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mimex.files import open_own, read_object, replacing
-from mimex.study.plan import Plan, PlannedRun
+from mimex.study.groups import Group, group_runs, score_metric
+from mimex.study.plan import Plan, PlannedRun, Settings
+from mimex.study.runs import Run, read_row
 
 _TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
 
@@ -42,12 +44,12 @@ class StudyFolder:
         """
         before = {run["name"]: run for run in self.read()["runs"]}
         for run in runs:
-            known = before.get(run.name, {}).get("settings")
-            if known and _compared(known) != _compared(dict(run.settings)):
+            known = _compared(before.get(run.name, {}).get("settings", {}))
+            asked = _compared(run.settings)
+            if known and known != asked:
                 raise ValueError(
-                    f"{self.path} holds another study: {run.name} was started with "
-                    f"{_compared(known)}, now it would be "
-                    f"{_compared(dict(run.settings))}. Choose another --out."
+                    f"{self.path} holds another study: {run.name} was started with {known}, now it "
+                    f"would be {asked}. Choose another --out."
                 )
             if self.run(run.name).is_symlink():
                 raise OSError(
@@ -87,14 +89,9 @@ class StudyFolder:
 
     def latest(self, name: str) -> dict[str, float]:
         """The newest whole row of a run's metrics; empty before the first."""
-        for line in reversed(_tail(self.run(name) / "metrics.jsonl").splitlines(keepends=True)):
-            try:
-                row = json.loads(line) if line.endswith("\n") else None
-            except (ValueError, RecursionError):
-                row = None
-            if isinstance(row, dict) and isinstance(row.get("step"), int | float):
-                return {name: x for name, x in row.items() if isinstance(x, int | float)}
-        return {}
+        *lines, _ = _tail(self.run(name) / "metrics.jsonl").split(b"\n")
+        newest = next(filter(None, map(read_row, reversed(lines))), {})
+        return {name: value for name, value in newest.items() if isinstance(value, int | float)}
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether a run has reached its budget, and its last state is saved."""
@@ -106,31 +103,51 @@ class StudyFolder:
 
     def last_words(self, name: str, lines: int = 5) -> list[str]:
         """The last lines that a run said."""
-        said = [line.rstrip() for line in _tail(self.log(name)).splitlines()]
+        log = _tail(self.log(name)).decode(errors="replace")
+        said = [line.rstrip() for line in log.splitlines()]
         return [line for line in said if line][-lines:]
+
+
+def group_as_planned(runs: Sequence[Run]) -> tuple[list[Group], str]:
+    """Groups of runs and the metric that they are judged by, as their studies say.
+
+    Runs of which one or more belong to no study are named by the settings in which they differ;
+    where studies do not agree on a metric, it is the first that the runs reported.
+    """
+    folders = dict.fromkeys(run.path.resolve().parent.parent for run in runs)
+    studies = [StudyFolder(folder).read() for folder in folders]
+    labels = {
+        run["name"]: ", ".join(run["labels"].values()) for study in studies for run in study["runs"]
+    }
+    if any(run.name not in labels for run in runs):
+        return group_runs(runs), score_metric(runs)
+    metrics = {study.get("plan", {}).get("metric") for study in studies}
+    metric = metrics.pop() if len(metrics) == 1 else None
+    return group_runs(runs, labels), metric or score_metric(runs)
 
 
 def _is_run(value: Any) -> bool:
     """Whether a value that JSON gave is a planned run."""
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return False
-    labels, settings = value.get("labels"), value.get("settings", {})
-    if not isinstance(labels, dict) or not isinstance(settings, dict):
-        return False
-    return all(isinstance(label, str) for label in labels.values())
+    match value:
+        case {"name": str(), "labels": dict(labels)}:
+            settings = value.get("settings", {})
+            return isinstance(settings, dict) and all(isinstance(x, str) for x in labels.values())
+    return False
 
 
-def _compared(settings: dict[str, Any]) -> dict[str, Any]:
+def _compared(settings: Settings) -> dict[str, Any]:
     """Settings that make a run what it is."""
-    plain: dict[str, Any] = json.loads(json.dumps(settings))  # lists for tuples, as it was read
+    plain: dict[str, Any] = json.loads(
+        json.dumps(dict(settings))
+    )  # lists for tuples, as it was read
     return {name: value for name, value in plain.items() if name != "steps"}
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path) -> bytes:
     try:
         with FileIO(open_own(path, os.O_RDONLY)) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
-            return file.read().decode(errors="replace")
+            return file.read()
     except FileNotFoundError:
-        return ""
+        return b""

@@ -1,20 +1,18 @@
-"""What a figure's panels show: curves with bands, scores, aggregates, profiles."""
+"""What a figure's panels show: curves with bands, scores, profiles; each method in its colours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import cycle, product
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
-from mimex.config import of_suite
-from mimex.study.colours import DASHES, styles
-from mimex.study.runs import Group, common_grid, curves
-from mimex.study.scores import TaskScores, bounds
+from mimex.config import BONUSES, of_suite
+from mimex.study.groups import Group, TaskScores, bounds, common_grid, curves
+from mimex.study.runs import Numbers
 from mimex.study.statistics import (
-    Estimate,
     Statistic,
     curve_band,
     interval,
@@ -22,6 +20,16 @@ from mimex.study.statistics import (
     mean,
     performance_profile,
 )
+
+GREY = "#7b858f"
+"""For what everything else is compared with: readable on white and on black."""
+
+OKABE_ITO = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours that the colour-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
+which a dark and a light page would swallow."""
+
+DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3))
+"""On, off, on, off, ... in points; the colours are used with each in turn."""
 
 BAND_ALPHA = 0.18
 """Of bands: four of them over each other still show the lines."""
@@ -40,21 +48,44 @@ TITLES = {
 }
 
 
-class Look:
-    """How each method is drawn, the same in every panel: by colour and, for print, by dashes."""
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn."""
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = list(labels)
-        self._styles = styles(self.labels)
+    colour: str
+    dashes: tuple[int, ...]
 
-    def colour(self, label: str) -> str:
-        """The method's colour."""
-        return self._styles[label].colour
 
-    def line(self, label: str) -> dict[str, Any]:
-        """Arguments of a line."""
-        dashes = DASHES[self.labels.index(label) % len(DASHES)]
-        return {"color": self.colour(label), "dashes": dashes or (None, None), "label": label}
+Styles = Mapping[str, Style]
+"""By method, the same in every panel."""
+
+
+def styles(labels: Sequence[str]) -> dict[str, Style]:
+    """A style for each method, all different as long as there are enough.
+
+    A method that has a bonus's name has the colour of this bonus, so that it looks the same in all
+    studies; the first two of the bonuses are what the others are compared with.
+    """
+    chosen = {}
+    for place, bonus in enumerate(BONUSES):
+        if bonus in labels:
+            colour = OKABE_ITO[(place - 2) % len(OKABE_ITO)]
+            chosen[bonus] = Style(colour if place else GREY, ())
+    taken = {style.colour for style in chosen.values()}
+    free = (
+        Style(colour, dashes)
+        for dashes, colour in cycle(product(DASHES, OKABE_ITO))
+        if dashes or colour not in taken
+    )
+    return {label: chosen[label] if label in chosen else next(free) for label in labels}
+
+
+def print_styles(labels: Sequence[str]) -> dict[str, Style]:
+    """The same colours, and dashes that tell methods apart in print without them."""
+    return {
+        label: replace(style, dashes=DASHES[place % len(DASHES)])
+        for place, (label, style) in enumerate(styles(labels).items())
+    }
 
 
 def title(metric: str) -> str:
@@ -62,54 +93,64 @@ def title(metric: str) -> str:
     return TITLES.get(metric, metric)
 
 
-def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Look) -> None:
+def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) -> None:
     """The mean of each method's runs over steps, with its band where there are two or more."""
-    unit = _step_unit(groups, metric)
+    steps = [run.curve(metric)[0] for group in groups for run in group.runs]
+    most = max((x[-1] for x in steps if len(x)), default=0.0)
+    unit, words = (1e6, "million") if most >= 1e6 else (1e3, "thousand")
     for group in groups:
         grid = common_grid(group.runs, metric)
         if not len(grid):
             continue
         values = curves(group, metric, grid)  # (runs, steps)
-        axes.plot(grid / unit[0], values.mean(0), **look.line(group.label))
+        band = None
         if len(values) > 1:
-            band = curve_band({group.task: values}, "mean")
-            low, high = np.clip([band.low, band.high], *bounds(metric))
-            axes.fill_between(
-                grid / unit[0], low, high, color=look.colour(group.label), alpha=BAND_ALPHA, lw=0
-            )
-    axes.set(xlabel=unit[1], ylabel=title(metric))
-    limit(axes, metric)
+            found = curve_band({group.task: values}, "mean")
+            band = np.clip([found.low, found.high], *bounds(metric))
+        _draw_line(axes, grid / unit, values.mean(0), band, group.label, look)
+    counted = "frames" if all(of_suite(group.task) for group in groups) else "steps"
+    axes.set(xlabel=f"{words} {counted}", ylabel=title(metric))
+    _limit(axes, metric)
 
 
 def draw_scores(
-    axes: Axes, scores: Mapping[str, NDArray[np.float64]], metric: str, look: Look
+    axes: Axes,
+    scores: Mapping[str, TaskScores],
+    metric: str,
+    look: Styles,
+    statistic: Statistic = "mean",
+    height: str | None = None,
 ) -> None:
-    """Final scores of methods on one task: every run a dot, the mean a bar with its interval."""
-    for place, (label, values) in enumerate(scores.items()):
-        draw_bar(axes, place, mean({"": values}), look.colour(label))
-        spread = 0.4 * (np.arange(len(values)) / max(len(values) - 1, 1) - 0.5 * (len(values) > 1))
-        axes.plot(place + spread, np.sort(values), ".", color="black", markersize=3)
-        if len(values) > 1:
-            draw_whisker(axes, place, interval({"": values}, "mean"), metric)
-    axes.set_xticks(range(len(scores)), list(scores), rotation=30, ha="right")
-    axes.set_ylabel(f"final {title(metric)}")
-    limit(axes, metric)
+    """A bar with its interval for each method, and of a single task a dot for every run.
 
-
-def draw_aggregate(
-    axes: Axes, scores: Mapping[str, TaskScores], statistic: Statistic, metric: str, look: Look
-) -> None:
-    """An aggregate over tasks for each method, a bar with its interval."""
+    Args:
+        axes: Where to draw.
+        scores: By method, then by task.
+        metric: Of which the scores are.
+        look: How each method is drawn.
+        statistic: What of the scores is the bar's height.
+        height: The same in words; by default it is the final value of the metric.
+    """
     for place, (label, by_task) in enumerate(scores.items()):
         value = {"iqm": iqm, "mean": mean}[statistic](by_task)
-        draw_bar(axes, place, value, look.colour(label))
+        # Outlined, so that print without colour shows it.
+        shape = {"width": 0.7, "alpha": 0.6, "edgecolor": "black", "linewidth": 0.6}
+        axes.bar(place, value, color=look[label].colour, **shape)  # type: ignore[arg-type]
+        if len(by_task) == 1:
+            dots = np.sort(next(iter(by_task.values())))
+            spread = np.linspace(-0.2, 0.2, len(dots)) if len(dots) > 1 else np.zeros(1)
+            axes.plot(place + spread, dots, ".", color="black", markersize=3)
         if all(len(values) > 1 for values in by_task.values()):
-            draw_whisker(axes, place, interval(by_task, statistic), metric)
+            found = interval(by_task, statistic)
+            low, high = np.clip([found.low, found.high], *bounds(metric))
+            lengths = [[max(found.value - low, 0.0)], [max(high - found.value, 0.0)]]
+            axes.errorbar(place, found.value, lengths, color="black", capsize=3, linewidth=1)
     axes.set_xticks(range(len(scores)), list(scores), rotation=30, ha="right")
-    limit(axes, metric)
+    axes.set_ylabel(height or f"final {title(metric)}")
+    _limit(axes, metric)
 
 
-def draw_profiles(axes: Axes, scores: Mapping[str, TaskScores], metric: str, look: Look) -> None:
+def draw_profiles(axes: Axes, scores: Mapping[str, TaskScores], metric: str, look: Styles) -> None:
     """For each method the share of runs above every score."""
     low, high = bounds(metric)
     if not np.isfinite(high):
@@ -118,35 +159,25 @@ def draw_profiles(axes: Axes, scores: Mapping[str, TaskScores], metric: str, loo
     levels = np.linspace(low, high, 101)
     for label, by_task in scores.items():
         above = [mean({task: x > level for task, x in by_task.items()}) for level in levels]
-        axes.plot(levels, above, **look.line(label))
+        band = None
         if all(len(values) > 1 for values in by_task.values()):
-            band = performance_profile(by_task, levels)
-            axes.fill_between(
-                levels, band.low, band.high, color=look.colour(label), alpha=BAND_ALPHA, lw=0
-            )
+            found = performance_profile(by_task, levels)
+            band = np.array([found.low, found.high])
+        _draw_line(axes, levels, np.array(above), band, label, look)
     axes.set(xlabel=f"final {title(metric)}", ylabel="share of runs above", ylim=(-0.03, 1.03))
 
 
-def draw_bar(axes: Axes, place: float, value: float, colour: str) -> None:
-    """A bar from zero, outlined so that print without colour shows it."""
-    axes.bar(place, value, width=0.7, color=colour, alpha=0.6, edgecolor="black", linewidth=0.6)
+def _draw_line(
+    axes: Axes, x: Numbers, y: Numbers, band: Numbers | None, label: str, look: Styles
+) -> None:
+    """A method's line, and its band from low to high ``(2, points)`` if it has one."""
+    style = look[label]
+    axes.plot(x, y, color=style.colour, dashes=style.dashes or (None, None), label=label)
+    if band is not None:
+        axes.fill_between(x, *band, color=style.colour, alpha=BAND_ALPHA, lw=0)
 
 
-def draw_whisker(axes: Axes, place: float, estimate: Estimate, metric: str) -> None:
-    """The interval about the end of a bar."""
-    low, high = np.clip([estimate.low, estimate.high], *bounds(metric))
-    lengths = [[max(estimate.value - low, 0.0)], [max(high - estimate.value, 0.0)]]
-    axes.errorbar(place, estimate.value, lengths, color="black", capsize=3, linewidth=1)
-
-
-def limit(axes: Axes, metric: str) -> None:
+def _limit(axes: Axes, metric: str) -> None:
     """Shows success rates from none to all, so that panels can be compared at a glance."""
     if metric.endswith("/success"):
         axes.set_ylim(-0.03, 1.03)
-
-
-def _step_unit(groups: Sequence[Group], metric: str) -> tuple[float, str]:
-    steps = [run.curve(metric)[0] for group in groups for run in group.runs]
-    most = max((s[-1] for s in steps if len(s)), default=0.0)
-    counted = "frames" if all(of_suite(group.task) for group in groups) else "steps"
-    return (1e6, f"million {counted}") if most >= 1e6 else (1e3, f"thousand {counted}")

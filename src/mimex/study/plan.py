@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
+from mimex.config import TrainConfig, parse
 from mimex.envs.nearest import choose
 
 Settings = Mapping[str, Any]
 """Settings of `mimex train` by dotted name, such as ``{"mimex.mask_ratio": 0.7}``."""
 
-FIGURES = ("curves", "ablation", "bars")
+FIGURES = ("curves", "ablation", "bars", "difficulty")
 
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study gives each run by itself."""
@@ -54,25 +57,42 @@ class PlannedRun:
         """What follows `mimex train` on a command line."""
         return [self.task, *flags(self.settings)]
 
+    def config(self) -> TrainConfig:
+        """The settings that the run will have, all of them.
+
+        Raises:
+            ValueError: With the error that would end the run at once, and the run's name.
+        """
+        said = io.StringIO()
+        try:
+            with redirect_stderr(said), redirect_stdout(said):
+                return parse(self.arguments).checked()
+        except ValueError as error:
+            raise ValueError(f"the run {self.name} cannot be made: {error}") from error
+        except SystemExit as error:  # how tyro refuses, having printed a box of words
+            lines = [line.strip() for line in said.getvalue().splitlines()]
+            words = "; ".join([line for line in lines if line.strip("- ")][1:4])
+            raise ValueError(f"the run {self.name} cannot be made: {words}") from error
+
 
 @dataclass(frozen=True)
 class Plan:
     """A question, and the runs that answer it: all choices on all axes, for tasks and seeds."""
 
     name: str
-    about: str
-    """What it asks."""
     tasks: tuple[str, ...]
     axes: Mapping[str, Mapping[str, Settings]]
     """By axis, then by label: the settings that this choice means."""
     scales: Mapping[str, Scale]
+    about: str = ""
+    """What it asks."""
     settings: Settings = field(default_factory=dict)
     """Of every run, whatever the scale."""
     seeds: int = 7
     """How many; they are 0, 1, 2, ..."""
     figure: str = "curves"
     """What the study is drawn as: one panel a task ("curves"), one panel a task with labels in
-    their order ("ablation"), or final scores ("bars")."""
+    their order ("ablation"), final scores ("bars"), or these and a map ("difficulty")."""
     metric: str = "eval/success"
     """What is compared."""
 
@@ -122,10 +142,16 @@ class Plan:
             merged = {name: value for layer in layers for name, value in layer.items()}
             _require_not_reserved(self.name, merged)
             merged["seed"] = seed
-            name = _slug("-".join([task.split("/")[-1], *labels, str(seed)]))
+            name = _slug("-".join([self._short(task), *labels, str(seed)]))
             runs.append(PlannedRun(name, task, seed, chosen, merged))
         _require_different_names(runs)
         return runs
+
+    def _short(self, task: str) -> str:
+        """A task's name without what is before a slash, unless another task is called the same."""
+        last = task.split("/")[-1]
+        alike = [other for other in self.tasks if other.split("/")[-1] == last]
+        return last if len(alike) == 1 else task
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of what JSON and TOML can say."""

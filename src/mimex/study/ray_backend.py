@@ -15,8 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from mimex.files import append_to
-from mimex.study.backends import PATIENCE
-from mimex.study.process import Job, Process
+from mimex.study.backends import PATIENCE, Job, Process
 
 CONNECT_SECONDS = 10.0
 """How long a cluster's head has to answer."""

@@ -1,9 +1,9 @@
-"""Run folders as arrays: found, loaded, put into groups that differ in the seed alone."""
+"""Run folders as arrays: found and loaded, every metric a column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.files import read_object, read_own
-from mimex.study.labels import method_labels, natural
-from mimex.study.rows import read_columns
 
 Numbers = NDArray[np.float64]
 
-POINTS = 200
-"""Of a common grid at most: more than a panel of a figure shows."""
-
-
 LARGEST = 1e100
 """Values beyond it are taken for missing: sums of their squares would not be numbers."""
+
+_LARGEST_STEP = 2.0**63
 
 _KINDS = {"task": str, "bonus": str, "seed": int, "steps": int}
 """Of settings that every run has."""
@@ -76,15 +72,6 @@ class Run:
         return steps[ahead], values[ahead]
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Runs of one task and one method, which differ in the seed alone."""
-
-    task: str
-    label: str
-    runs: tuple[Run, ...]
-
-
 def load_run(path: Path) -> Run:
     """Loads a run folder; a half-written last row of its metrics is left out."""
     config, about = path / "config.json", path / "about.json"
@@ -131,76 +118,33 @@ def find_runs(paths: Iterable[Path | str]) -> list[Run]:
             )
         for folder in found:
             folders.setdefault(folder.resolve(), folder)
-    with ThreadPoolExecutor() as pool:  # NumPy and the disk work side by side
-        return list(pool.map(load_run, folders.values()))
+    return [load_run(folder) for folder in folders.values()]
 
 
-def group_runs(runs: Sequence[Run], labels: Mapping[str, str] | None = None) -> list[Group]:
-    """Puts runs together that differ in the seed alone: task by task, its methods in order.
+def read_columns(text: bytes) -> dict[str, Numbers]:
+    """The metrics of JSON lines by name ``(rows,)``, NaN where a row lacks one or has null.
 
-    Args:
-        runs: Runs of any tasks and methods.
-        labels: What to call each run's method, by the run's name, in the order of tasks and
-            methods; runs without are left out. By default the name is made of the settings in
-            which the runs of a task differ.
-
-    Raises:
-        ValueError: If two runs of a group have the same seed: counting one result twice would
-            make intervals too narrow.
+    Lines that are no rows are left out, as continuing the run would do.
     """
-    if labels is None:
-        named = list(zip(runs, method_labels([run.config for run in runs]), strict=True))
-        order = sorted({label for _, label in named}, key=natural)
-    else:
-        by_name = {run.name: run for run in runs}
-        named = [(by_name[name], labels[name]) for name in labels if name in by_name]
-        order = list(dict.fromkeys(labels.values()))
-    tasks = dict.fromkeys(run.task for run, _ in named)
-    groups: dict[tuple[str, str], dict[int, Run]] = {
-        (task, label): {} for task in tasks for label in order
-    }
-    for run, label in named:
-        seeds = groups[run.task, label]
-        if run.seed in seeds:
-            raise ValueError(
-                f"{run.path} and {seeds[run.seed].path} are the same run: {run.task}, {label}, "
-                f"seed {run.seed}. Leave one of them out."
-            )
-        seeds[run.seed] = run
-    return [
-        Group(*key, runs=tuple(seeds[seed] for seed in sorted(seeds)))
-        for key, seeds in groups.items()
-        if seeds
-    ]
+    rows = [row for line in text.split(b"\n")[:-1] if (row := read_row(line)) is not None]
+    names = dict.fromkeys(name for row in rows for name in row) or {"step": None}
+    return {name: np.array([_number(row.get(name)) for row in rows], float) for name in names}
 
 
-def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbers:
-    """Steps at which every run that reported a metric has a value of it.
-
-    Those of the runs themselves, or some of them, if all reported at the same steps; otherwise
-    evenly spaced from the last first report to the first last one. Empty if no run reported it.
-    """
-    steps = [steps for steps, _ in (run.curve(metric) for run in runs) if len(steps)]
-    if not steps:
-        return np.empty(0)
-    if all(np.array_equal(steps[0], other) for other in steps):
-        chosen = np.linspace(0, len(steps[0]) - 1, min(points, len(steps[0]))).round()
-        return steps[0][chosen.astype(np.int64)]
-    low, high = max(s[0] for s in steps), min(s[-1] for s in steps)
-    return np.linspace(low, high, points) if low < high else np.empty(0)
+def read_row(line: bytes) -> dict[str, Any] | None:
+    """A row of metrics.jsonl with the step that it was reported at; None if the line is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = row.get("step") if isinstance(row, dict) else None
+    return row if isinstance(step, int | float) and 0 <= step < _LARGEST_STEP else None
 
 
-def curves(group: Group, metric: str, grid: Numbers) -> Numbers:
-    """A metric of every run that reported it ``(runs, grid)``, linear between its own steps.
-
-    NaN outside of the steps that a run covers.
-    """
-    rows = []
-    for run in group.runs:
-        steps, values = run.curve(metric)
-        if len(steps):
-            rows.append(np.interp(grid, steps, values, left=np.nan, right=np.nan))
-    return np.array(rows).reshape(len(rows), len(grid))
+def _number(value: Any) -> float:
+    if isinstance(value, float):
+        return value
+    return float(value) if isinstance(value, int) and abs(value) < 1 << 1023 else np.nan
 
 
 def _folders(path: Path, seen: set[Path]) -> list[Path]:

@@ -7,10 +7,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mimex.study.backends import Backend
+from mimex.study.backends import Backend, Job
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
-from mimex.study.process import Job
 
 ATTEMPTS = 2
 """How often a run may be started in one call: a failed one is tried once more."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -17,15 +14,19 @@ from rich.text import Text
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 from mimex.study.sweep import Progress
+from mimex.track.display import Screen
 
 ROWS_ASIDE = 8
 """Lines of a terminal that are not the table's rows."""
+
+PLAIN_EVERY = 60.0
+"""Seconds between two plain lines, which are for logs."""
 
 STATES = ("running", "failed", "queued", "done")
 """In the order of what is left out last, where a terminal is too low for all runs."""
 
 
-class StudyTable:
+class StudyTable(Screen):
     """Shows the state, pace and score of every run, and the time left.
 
     Args:
@@ -33,7 +34,6 @@ class StudyTable:
         runs: All of them.
         metric: The score to show.
         jobs: Runs side by side.
-        plain_every: Seconds between two plain lines, which are for logs.
         console: Where to write; the terminal if left out.
     """
 
@@ -44,35 +44,17 @@ class StudyTable:
         metric: str,
         jobs: int,
         *,
-        plain_every: float = 60.0,
         console: Console | None = None,
     ) -> None:
+        super().__init__(console, refresh_per_second=2)
         self.folder, self.metric, self.jobs = folder, metric, jobs
         self.runs = {run.name: run for run in runs}
-        self._console = console or Console()
         self._rows: dict[str, dict[str, float]] = {}
         self._first: dict[str, tuple[float, float]] = {}  # when a run was seen first, at which step
         self._speeds: dict[str, float] = {}  # steps/s
         self._scores: dict[str, float] = {}  # the newest: not every row has one
         self._states: dict[str, str] = {}
-        self._plain_every, self._next_line = plain_every, time.monotonic() + plain_every
-        self._live: Live | None = None
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(console=self._console, refresh_per_second=2)
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live:
-            self._live.stop()
+        self._next_line = time.monotonic() + PLAIN_EVERY
 
     def __call__(self, progress: Progress) -> None:
         """Shows the runs as they are now."""
@@ -83,19 +65,16 @@ class StudyTable:
         changed = [name for name in states if self._states.get(name) != states[name]]
         for name in {*changed, *progress.running}:
             self._look(name, states[name])
-        if self._live:
-            self._live.update(Group(self._table(states), Text(self.summary(states))))
+        if self.live:
+            self.live.update(Group(self._table(states), Text(self.summary(states))))
         else:
-            self._tell(changed, states)
+            for name in changed:
+                if states[name] != "queued" or name in self._states:
+                    self.note(f"{name}: {states[name]}{self._score(name, f', {self.metric} ')}")
+            if time.monotonic() >= self._next_line:
+                self._next_line = time.monotonic() + PLAIN_EVERY
+                self.note(self.summary(states))
         self._states = states
-
-    def _tell(self, changed: Sequence[str], states: dict[str, str]) -> None:
-        for name in changed:
-            if states[name] != "queued" or name in self._states:
-                self._line(f"{name}: {states[name]}{self._score(name, f', {self.metric} ')}")
-        if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + self._plain_every
-            self._line(self.summary(states))
 
     def summary(self, states: dict[str, str]) -> str:
         """How many runs are in which state, and the time left."""
@@ -133,7 +112,7 @@ class StudyTable:
         table = Table("run", "", "steps", "of", "steps/s", escape(self.metric), "left", box=None)
         for column in table.columns[2:]:
             column.justify = "right"
-        room = max(3, self._console.size.height - ROWS_ASIDE)
+        room = max(3, self.console.size.height - ROWS_ASIDE)
         ordered = sorted(states, key=lambda name: STATES.index(states[name]))
         shown = set(ordered[:room])
         for name in self.runs:
@@ -161,6 +140,3 @@ class StudyTable:
     def _score(self, name: str, before: str = "") -> str:
         value = self._scores.get(name)
         return "" if value is None else f"{before}{value:.3g}"
-
-    def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)

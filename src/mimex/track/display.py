@@ -6,15 +6,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import timedelta
-from types import TracebackType
 from typing import Self, TypeVar
 
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -41,7 +40,32 @@ QUIET_SECONDS = 60.0
 Item = TypeVar("Item")
 
 
-class Display:
+class Screen(ExitStack):
+    """A live picture on a terminal, which is given back at the end; elsewhere lines of text.
+
+    Args:
+        console: Where to write; the terminal if left out.
+        refresh_per_second: How often the picture is drawn.
+    """
+
+    def __init__(self, console: Console | None, refresh_per_second: float) -> None:
+        super().__init__()
+        self.console = console or Console()
+        self.live: Live | None = None
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self.live = Live(console=self.console, refresh_per_second=refresh_per_second)
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.enter_context(self.live)
+        return self
+
+    def note(self, text: str) -> None:
+        """Shows a line that stays."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Display(Screen):
     """Shows how far a run is, how fast it goes, and its latest metrics.
 
     Args:
@@ -63,8 +87,8 @@ class Display:
         plain_every: float = 10.0,
         console: Console | None = None,
     ) -> None:
+        super().__init__(console, refresh_per_second=4)
         self.total_steps, self.title, self.unit = total_steps, title, unit
-        self._console = console or Console()
         self._metrics: dict[str, float] = {}
         self._began = time.monotonic()
         self._pace: deque[tuple[float, int]] = deque([(self._began, start_step)])
@@ -72,36 +96,21 @@ class Display:
         self._plain_every = plain_every
         self._next_line, self._last_line = -math.inf, self._began
         self._untold = False
-        self._live: Live | None = None
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._bar = Progress(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=None),
-                TaskProgressColumn(),
-                console=self._console,
-                expand=True,
-            )
-            self._task = self._bar.add_task(escape(title), total=total_steps, completed=start_step)
-            self._live = Live(self._picture(), console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
+        super().__enter__()
+        self.callback(self._finish)
+        if self.live:
+            self.live.update(self._picture())
         else:
-            self._line(self.title)
+            self.note(self.title)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live:
+    def _finish(self) -> None:
+        if self.live:
             self._show(time.monotonic())
-            self._live.stop()
         elif self._untold:
-            self._line(self._summary())
+            self.note(self._summary())
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Shows a step and its metrics; metrics not given keep their latest value."""
@@ -109,8 +118,8 @@ class Display:
         self._step, self._doing, self._untold = step, "", True
         now = time.monotonic()
         self._show(now)
-        if not self._live and now >= self._next_line:
-            self._line(self._summary())
+        if not self.live and now >= self._next_line:
+            self.note(self._summary())
             self._next_line = now + self._plain_every
             self._untold = False
 
@@ -121,8 +130,8 @@ class Display:
         if now < self._pace[-1][0] + TICK_SECONDS:
             return
         self._show(now)
-        if not self._live and now >= self._last_line + QUIET_SECONDS:
-            self._line(self._summary())
+        if not self.live and now >= self._last_line + QUIET_SECONDS:
+            self.note(self._summary())
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
         """Gives the items one by one, each a step."""
@@ -135,17 +144,12 @@ class Display:
         since = now - max(PACE_SECONDS, PACE_SHARE * (now - self._began))
         while len(self._pace) > 2 and self._pace[1][0] <= since:
             self._pace.popleft()
-        if self._live:
-            self._bar.update(self._task, completed=self._step)
-            self._live.update(self._picture())
+        if self.live:
+            self.live.update(self._picture())
 
     def note(self, text: str) -> None:
-        """Shows a line that stays."""
-        self._line(text)
-
-    def _line(self, text: str) -> None:
         self._last_line = time.monotonic()
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        super().note(text)
 
     def _pace_words(self) -> str:
         (since, start), (now, step) = self._pace[0], self._pace[-1]
@@ -156,10 +160,12 @@ class Display:
             words += f", {_rounded(speed)} {self.unit}/s, {left} left"
         return f"{words}, {self._doing}" if self._doing else words
 
+    def _share(self) -> float:
+        return min(self._pace[-1][1] / self.total_steps, 1.0) if self.total_steps else 1.0
+
     def _summary(self) -> str:
-        share = min(self._pace[-1][1] / self.total_steps, 1.0) if self.total_steps else 1.0
         told = [f"{name} {self._metrics[name]:.4g}" for name in HEADLINES if name in self._metrics]
-        return " | ".join([f"{share:4.0%} {self._pace_words()}", *told])
+        return " | ".join([f"{self._share():4.0%} {self._pace_words()}", *told])
 
     def _picture(self) -> Group:
         """The bar, and below it one small table for each first word of the metrics' names."""
@@ -172,7 +178,10 @@ class Display:
                 tables[group] = Table(group, "", box=None, header_style="bold")
                 tables[group].columns[1].justify = "right"
             tables[group].add_row(rest, f"{value:.4g}")
-        return Group(self._bar, Text(f"{self._pace_words()}\n"), Columns(tables.values()))
+        bar = Table.grid(padding=(0, 1), expand=True)
+        share = self._share()
+        bar.add_row(Text(self.title, "bold"), ProgressBar(1.0, share), f"{share:.0%}")
+        return Group(bar, Text(f"{self._pace_words()}\n"), Columns(tables.values()))
 
 
 def _rounded(speed: float) -> str:

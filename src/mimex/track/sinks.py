@@ -1,4 +1,7 @@
-"""Where metrics go: a JSON Lines file always; TensorBoard, W&B and Trackio on demand."""
+"""One place to report metrics to, and where they go from there.
+
+A JSON Lines file always; TensorBoard, W&B and Trackio on demand.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,46 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, SupportsFloat
 
 from mimex.files import append_to
 from mimex.types import Metrics
+
+
+class Sink(Protocol):
+    """Keeps rows of metrics somewhere."""
+
+    def write(self, step: int, metrics: Metrics) -> None:
+        """Keeps the metrics of a step."""
+
+    def close(self) -> None:
+        """Finishes; nothing is written afterwards."""
+
+
+class Logger(ExitStack):
+    """Gives every row of metrics to every sink.
+
+    Args:
+        sinks: Where rows go. They are closed at the end of a ``with`` block.
+    """
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        super().__init__()
+        self.sinks = tuple(sinks)
+        for sink in self.sinks:
+            self.callback(sink.close)
+
+    def log(self, step: int, metrics: Mapping[str, SupportsFloat]) -> None:
+        """Reports metrics by name, such as ``train/success``; numbers of any library will do."""
+        if "step" in metrics:
+            raise ValueError("metrics has the name 'step', which is the row's own: leave it out.")
+        row = {name: float(value) for name, value in metrics.items()}
+        for sink in self.sinks:
+            sink.write(step, row)
 
 
 class JSONLines:

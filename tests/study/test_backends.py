@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from mimex.study.process import Job, Process
+from mimex.study.backends import Job, Process
 from mimex.train.folder import RunFolder
 
 STARTER = """
 import sys, time
 from pathlib import Path
-from mimex.study.process import Job, Process
+from mimex.study.backends import Job, Process
 
 folder = Path(sys.argv[1])
 arguments = ("FrankaReach", "--envs", "4", "--loop.rollout-steps", "8", "--ppo.minibatches", "2")

@@ -1,0 +1,231 @@
+"""Runs in groups that differ in the seed alone, and how groups compare: curves and scores.
+
+A group is named by the settings in which its runs differ from the others, or as its study says.
+Where budgets differ, all runs of a task are cut at the smallest, so that none is judged by more
+steps than another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimex.config import AGENTS, BONUSES
+from mimex.study.runs import Numbers, Run
+from mimex.study.statistics import final_value
+from mimex.train.flat import flat_settings
+
+TaskScores = Mapping[str, Numbers]
+"""Scores of one method by task ``(seeds,)``."""
+
+POINTS = 200
+"""Of a common grid at most: more than a panel of a figure shows."""
+
+METRICS = ("eval/success", "eval/return", "train/success", "train/return")
+"""What runs are judged by where no plan says it: the first that they reported."""
+
+NO_METHOD = ("task", "seed", "out", "threads", "track")
+"""Settings that do not make another method."""
+
+FIRST = ("bonus", "reward", "agent", "observation", "preset")
+"""Settings that name a method best, and are tried first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs of one task and one method, which differ in the seed alone."""
+
+    task: str
+    label: str
+    runs: tuple[Run, ...]
+
+
+def group_runs(runs: Sequence[Run], labels: Mapping[str, str] | None = None) -> list[Group]:
+    """Puts runs together that differ in the seed alone: task by task, its methods in order.
+
+    Args:
+        runs: Runs of any tasks and methods.
+        labels: What to call each run's method, by the run's name, in the order of tasks and
+            methods; runs without are left out. By default the name is made of the settings in
+            which the runs of a task differ.
+
+    Raises:
+        ValueError: If two runs of a group have the same seed: counting one result twice would
+            make intervals too narrow.
+    """
+    if labels is None:
+        named = list(zip(runs, method_labels([run.config for run in runs]), strict=True))
+        order = sorted({label for _, label in named}, key=natural)
+    else:
+        by_name = {run.name: run for run in runs}
+        named = [(by_name[name], labels[name]) for name in labels if name in by_name]
+        order = list(dict.fromkeys(labels.values()))
+    tasks = dict.fromkeys(run.task for run, _ in named)
+    groups: dict[tuple[str, str], dict[int, Run]] = {
+        (task, label): {} for task in tasks for label in order
+    }
+    for run, label in named:
+        seeds = groups[run.task, label]
+        if run.seed in seeds:
+            raise ValueError(
+                f"{run.path} and {seeds[run.seed].path} are the same run: {run.task}, {label}, "
+                f"seed {run.seed}. Leave one of them out."
+            )
+        seeds[run.seed] = run
+    return [
+        Group(*key, runs=tuple(seeds[seed] for seed in sorted(seeds)))
+        for key, seeds in groups.items()
+        if seeds
+    ]
+
+
+def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names the method of every run by the fewest settings that tell the runs of a task apart.
+
+    Settings are taken one by one, and only where they part runs that were alike so far. Those of
+    a bonus that a run does not use are no difference.
+
+    Args:
+        configs: Nested settings of every run.
+    """
+    methods = [method_settings(config) for config in configs]
+    names = list(dict.fromkeys(name for method in methods for name in method))
+    names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    told: list[tuple[str, ...]] = [(str(config.get("task")),) for config in configs]
+    for name in names:
+        values: dict[tuple[str, ...], set[str]] = {}
+        for method, before in zip(methods, told, strict=True):
+            values.setdefault(before, set()).add(method.get(name, ""))
+        if any(len(seen) > 1 for seen in values.values()):
+            words = [_words(name, method[name]) if name in method else "" for method in methods]
+            told = [(*before, word) for before, word in zip(told, words, strict=True)]
+    labels = [", ".join(filter(None, words)) for _, *words in told]
+    plain = [str(config.get("bonus", "all runs")) for config in configs]
+    return [label or alone for label, alone in zip(labels, plain, strict=True)]
+
+
+def natural(label: str) -> tuple[Any, ...]:
+    """A key that sorts labels: no bonus first, and numbers by their size."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", label)
+    # Words and numbers alternate, so that like is compared with like.
+    told = (float(part) if place % 2 else part for place, part in enumerate(parts))
+    return (not label.startswith("none"), *told)
+
+
+def method_settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that make a run's method, by dotted name.
+
+    Sections of a bonus or an agent that the run does not use are none of them, nor is the size of
+    a bonus where there is none.
+    """
+    bonus, agent = config.get("bonus"), config.get("agent")
+    unused = {*BONUSES, *(AGENTS if agent else ()), *NO_METHOD} - {bonus, agent}
+    if bonus == "none":
+        unused.add("scale")
+    return flat_settings({name: value for name, value in config.items() if name not in unused})
+
+
+def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbers:
+    """Steps at which every run that reported a metric has a value of it.
+
+    Those of the runs themselves, or some of them, if all reported at the same steps; otherwise
+    evenly spaced from the last first report to the first last one. Empty if no run reported it.
+    """
+    steps = [steps for steps, _ in (run.curve(metric) for run in runs) if len(steps)]
+    if not steps:
+        return np.empty(0)
+    if all(np.array_equal(steps[0], other) for other in steps):
+        chosen = np.linspace(0, len(steps[0]) - 1, min(points, len(steps[0]))).round()
+        return steps[0][chosen.astype(np.int64)]
+    low, high = max(s[0] for s in steps), min(s[-1] for s in steps)
+    return np.linspace(low, high, points) if low < high else np.empty(0)
+
+
+def curves(group: Group, metric: str, grid: Numbers) -> Numbers:
+    """A metric of every run that reported it ``(runs, grid)``, linear between its own steps.
+
+    NaN outside of the steps that a run covers.
+    """
+    rows = []
+    for run in group.runs:
+        steps, values = run.curve(metric)
+        if len(steps):
+            rows.append(np.interp(grid, steps, values, left=np.nan, right=np.nan))
+    return np.array(rows).reshape(len(rows), len(grid))
+
+
+def score_metric(runs: Sequence[Run]) -> str:
+    """The metric that runs are judged by.
+
+    Raises:
+        ValueError: If no run has reported one.
+    """
+    for metric in METRICS:
+        if any(len(run.curve(metric)[0]) for run in runs):
+            return metric
+    raise ValueError(
+        f"none of the {len(runs)} runs has reported {', '.join(METRICS)}: there is nothing to "
+        "compare yet."
+    )
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """The values that a metric can have: 0 to 1 for rates and shares."""
+    share = metric.endswith(("/success", "/coverage", "/share")) or "/reached_" in metric
+    return (0.0, 1.0) if share else (-np.inf, np.inf)
+
+
+def final_scores(
+    groups: Sequence[Group], metric: str, of: Callable[[Numbers, Numbers], float] = final_value
+) -> dict[str, dict[str, Numbers]]:
+    """By method, then by task: one number of each finished run's curve ``(seeds,)``.
+
+    Where budgets differ, all runs of a task are cut at the smallest, so that none is judged by
+    more steps than another.
+
+    Args:
+        groups: Runs by task and method.
+        metric: Of which the curve is.
+        of: What number, from its steps and its values.
+    """
+    told = {
+        (group.task, group.label): [
+            run.curve(metric) for run in group.runs if run.finished and len(run.curve(metric)[0])
+        ]
+        for group in groups
+    }
+    shortest: dict[str, float] = {}
+    for (task, _), curves in told.items():
+        ends = [float(steps[-1]) for steps, _ in curves]
+        shortest[task] = min([shortest.get(task, np.inf), *ends])
+    scores: dict[str, dict[str, Numbers]] = {}
+    for (task, label), curves in told.items():
+        if curves:
+            numbers = [of(*_until(shortest[task], *curve)) for curve in curves]
+            scores.setdefault(label, {})[task] = np.array(numbers)
+    return scores
+
+
+def comparable(scores: Mapping[str, TaskScores]) -> dict[str, dict[str, Numbers]]:
+    """The scores of the tasks on which every method has some, so that none has easier tasks."""
+    first = next(iter(scores.values()), {})
+    shared = [task for task in first if all(task in by_task for by_task in scores.values())]
+    if not shared:
+        return {}
+    return {label: {task: x[task] for task in shared} for label, x in scores.items()}
+
+
+def _words(name: str, value: str) -> str:
+    """How a label tells a setting: ``mimex``, ``length 5``."""
+    text = value.strip('"')
+    return text if name in FIRST else f"{name.rpartition('.')[2].replace('_', ' ')} {text}"
+
+
+def _until(end: float, steps: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+    """A curve up to a step; its first point where it begins later."""
+    count = max(1, int(np.searchsorted(steps, end, side="right")))
+    return steps[:count], values[:count]

@@ -1,0 +1,101 @@
+"""Panels show each method as itself, with bands where there are seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mimex.config import BONUSES
+from mimex.study.groups import group_runs
+from mimex.study.panels import (
+    DASHES,
+    GREY,
+    OKABE_ITO,
+    draw_curves,
+    draw_profiles,
+    print_styles,
+    styles,
+)
+from mimex.study.runs import Run
+
+STEPS = 10_000 * np.arange(1, 6)
+
+
+def lines_of(axes) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_ydata() for line in axes.get_lines()}
+
+
+@pytest.mark.parametrize(
+    ("task", "most", "expected"),
+    [
+        ("FrankaPick", 2e6, "million steps"),
+        ("FrankaPick", 4e4, "thousand steps"),
+        ("dmc/cartpole_balance", 4e4, "thousand frames"),
+    ],
+)
+def test_the_axis_says_what_is_counted(task, most, expected):
+    columns = {"step": np.array([0.0, most]), "eval/return": np.array([0.0, 1.0])}
+    runs = [Run("x", Path("x"), {"task": task, "seed": 0}, {}, columns)]
+    axes = Figure().add_subplot()
+    draw_curves(axes, group_runs(runs), "eval/return", print_styles(["all runs"]))
+    assert axes.get_xlabel() == expected
+
+
+def test_bands_of_success_stay_between_none_and_all():
+    runs = [
+        Run("x", Path("x"), {"task": "t", "seed": seed}, {}, {"step": STEPS, "eval/success": y})
+        for seed, y in enumerate([np.zeros(5), np.ones(5)])
+    ]
+    axes = Figure().add_subplot()
+    draw_curves(axes, group_runs(runs), "eval/success", print_styles(["all runs"]))
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0.0, 1.0)
+
+
+def test_methods_differ_in_colour_and_in_dashes():
+    look = print_styles(["none", "icm", "rnd", "mimex"])
+    assert len({style.colour for style in look.values()}) == 4
+    assert {style.dashes for style in look.values()} == set(DASHES)
+
+
+def test_a_profile_of_one_run_is_a_line_without_a_band():
+    axes = Figure().add_subplot()
+    scores = {"none": {"t": np.array([0.5])}, "mimex": {"t": np.array([0.2, 0.8])}}
+    draw_profiles(axes, scores, "eval/success", print_styles(["none", "mimex"]))
+    assert set(lines_of(axes)) == {"none", "mimex"}
+    assert len(axes.collections) == 1
+
+
+def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
+    axes = Figure().add_subplot()
+    draw_profiles(axes, {"none": {"t": np.zeros(3)}}, "eval/success", print_styles(["none"]))
+    (line,) = axes.get_lines()
+    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (0.0, 1.0)
+    assert not line.get_ydata().any()
+
+
+def test_the_usual_methods_look_the_same_in_every_study():
+    many, few = styles(["none", "icm", "rnd", "mimex"]), styles(["mimex", "T = 3", "none"])
+    assert many["none"].colour == GREY
+    assert few["mimex"] == many["mimex"]
+    assert few["none"] == many["none"]
+    assert few["T = 3"] not in (few["mimex"], few["none"])
+
+
+def test_methods_differ_in_colour_first_and_then_in_dashes():
+    found = styles([f"T = {length}" for length in range(20)])
+    assert len(set(found.values())) == 20
+    first = list(found.values())[: len(OKABE_ITO)]
+    assert len({style.colour for style in first}) == len(OKABE_ITO)
+    assert all(style.dashes == () for style in first)
+
+
+def test_more_methods_than_styles_are_drawn_all_the_same():
+    assert len(styles([str(i) for i in range(100)])) == 100
+
+
+def test_every_bonus_that_there_is_has_a_colour_of_its_own():
+    assert len({styles([bonus])[bonus].colour for bonus in BONUSES}) == len(BONUSES)
