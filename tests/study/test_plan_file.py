@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from mimex.bonus.size import LARGER
+from mimex.bonus.autoencoder import LARGER
 
 from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mimex.config import AGENTS, BONUSES
+from mimex.bonus import BONUSES
+from mimex.config import AGENTS
 from mimex.study.runs import Numbers, Run
 from mimex.study.statistics import final_value
 from mimex.train.flat import flat_settings

@@ -9,7 +9,8 @@ from itertools import cycle, product
 import numpy as np
 from matplotlib.axes import Axes
 
-from mimex.config import BONUSES, of_suite
+from mimex.bonus import BONUSES
+from mimex.config import of_suite
 from mimex.study.groups import Group, TaskScores, bounds, common_grid, curves
 from mimex.study.runs import Numbers
 from mimex.study.statistics import (
