@@ -3,12 +3,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tyro
 
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.masks import FeatureMask
+from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
-from mimex.config.presets import NOISE_STEPS
+from mimex.config.declared import settings_of
+from mimex.config.presets import NOISE_STEPS, _with
 from mimex.envs.dmc_tasks import NAMES
 from mimex.envs.settings import TASKS
 
@@ -109,8 +114,6 @@ def test_an_unknown_setting_in_a_file_is_named():
 
 
 def test_every_setting_of_the_command_line_is_explained(capsys):
-    import tyro
-
     with pytest.raises(SystemExit):
         tyro.cli(TrainConfig, args=["--help"])
     text = capsys.readouterr().out
@@ -194,6 +197,61 @@ def test_what_does_not_go_together_is_named(arguments, words):
 def test_folders_have_no_slash_in_their_names():
     config = parse(["dmc/cartpole_swingup", "--bonus", "rnd", "--seed", "3"])
     assert config.folder == Path("runs/dmc-cartpole_swingup-state-rnd-3")
+
+
+@pytest.mark.parametrize("name", BONUSES)
+def test_every_bonus_is_made_with_the_settings_of_its_section(name):
+    config = replace(preset("cpu", task="FrankaReach"), bonus=name)
+    bonus = make_bonus(config, 6, 3)
+    assert type(bonus) is bonus_class(name)
+    for setting, value in vars(getattr(config, name, object)).items():
+        if not setting.startswith("_") and hasattr(bonus, setting):
+            assert getattr(bonus, setting) == value
+    if name == "mimex":
+        assert bonus.action_dim is None
+        assert make_bonus(_with(config, mimex={"actions": True}), 6, 3).action_dim == 3
+        feature = make_bonus(_with(config, mimex={"mask_type": "feature"}), 6, 3)
+        assert feature.mask == FeatureMask(0.7, 6)
+
+
+class Made:
+    """Pays for a thing. It says more.
+
+    Args:
+        feature_dim: Found out.
+        size: How big
+            it is.
+        kind: Of two.
+        seed: Of all.
+    """
+
+    no_settings = ("seed",)
+
+    def __init__(self, feature_dim=None, size: float = 0.5, kind: str = "a", seed: int = 0):
+        pass
+
+
+def test_settings_are_the_parameters_of_a_constructor_and_its_docstrings_words(capsys):
+    settings = settings_of(Made)
+    assert vars(settings()) == {"size": 0.5, "kind": "a"}
+    with pytest.raises(SystemExit):
+        tyro.cli(settings, args=["--help"])
+    text = capsys.readouterr().out
+    for words in ("Pays for a thing.", "--size FLOAT", "How big it is. (default: 0.5)", "Of two."):
+        assert words in text
+    assert "seed" not in text
+
+
+def test_every_setting_of_every_bonus_has_words():
+    for name in BONUSES:
+        settings = settings_of(bonus_class(name))
+        for line in settings.__doc__.partition("Args:")[2].strip().splitlines():
+            assert len(line.partition(": ")[2]) > 8, (name, line)
+
+
+def test_an_episodic_bonus_is_refused_where_steps_are_sampled():
+    with pytest.raises(ValueError, match=r"--bonus is 'e3b'.*replay buffer"):
+        parse(["dmc/cartpole_swingup", "--bonus", "e3b"]).checked()
 
 
 def test_pixels_have_defaults_of_their_own():

@@ -165,3 +165,20 @@ def test_the_configuration_can_be_read_back(tmp_path):
     assert main(command(run, 1)) == 0
     saved = TrainConfig.from_dict(json.loads((run / "config.json").read_text()))
     assert (saved.bonus, saved.envs, saved.out) == ("mimex", ENVS, run)
+
+
+@pytest.mark.parametrize("bonus", ["disagreement", "e3b"])
+def test_a_bonus_that_is_named_trains(tmp_path, bonus):
+    assert main(command(tmp_path, 3, "--bonus", bonus)) == 0
+    assert all(row["bonus/mean"] > 0 for row in rows(tmp_path))
+    assert TrainConfig.from_dict(json.loads((tmp_path / "config.json").read_text())).bonus == bonus
+
+
+def test_a_run_from_before_there_were_some_settings_is_continued(tmp_path):
+    assert main(command(tmp_path, 2)) == 0
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    del config["e3b"], config["disagreement"]
+    path.write_text(json.dumps(config))
+    assert main(command(tmp_path, 3)) == 0
+    assert main(command(tmp_path, 4, "--e3b.ridge", "0.2")) == 1  # not what it had

@@ -4,14 +4,16 @@ from copy import deepcopy
 
 import gymnasium
 import numpy as np
+import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv, VectorWrapper
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from mimex import RND, BonusScale, MIMEx, Window, WindowTracker
+from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, Window, WindowTracker
 from mimex.doctor import diagnose
+from mimex.doctor.novelty import NOVELTY
 from mimex.doctor.update import REACHES, RIGHT_STEP, SHARE
 from mimex.doctor.windows import ACTIONS, ENDS, INSIDE
 from mimex.interop.sb3 import BonusVecEnv
@@ -119,6 +121,13 @@ def test_the_bonus_is_as_it_was_after_its_examination():
     bonus = RND(4)
     diagnose(own(lambda: bonus))
     assert bonus.steps == 17  # some 570 transitions in steps of 32, and none of the doctor's
+
+
+@pytest.mark.parametrize("kind", [Disagreement, E3B])
+def test_bonuses_of_every_kind_are_examined(kind):
+    found = statuses(diagnose(own(kind)))
+    assert found[NOVELTY] == "pass"
+    assert "fail" not in found.values()
 
 
 def test_rewards_of_very_different_size_are_warned_about():

@@ -4,7 +4,7 @@ import torch
 from gymnasium import spaces
 from tests.states import assert_refused_or_loaded, same
 
-from mimex import ICM, RND, BonusScale, MIMEx
+from mimex import E3B, ICM, RND, BonusScale, MIMEx
 from mimex.doctor.probe import NotingBonus
 from mimex.interop.stream import BonusStream
 
@@ -141,3 +141,60 @@ def test_a_bonus_that_never_learns_is_for_evaluation():
     for step in range(1, 600):
         stream.step([0], rows(step), np.zeros(1), [False])
     assert bonus.steps == 0
+
+
+def play(stream, observations, ends, first=0):
+    """Steps through observations (T, N, 6); environments that end reset in the same step."""
+    rewards = []
+    for t in range(first + 1, len(observations)):
+        ended = np.array([t in of_env for of_env in ends])
+        finals = [observations[t][n] + 100 for n in np.flatnonzero(ended)] if ended.any() else None
+        step = stream.step([0] * 2, observations[t], np.zeros(2), ended, finals=finals)
+        rewards.append(step.intrinsic)
+    return rewards
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
+    observations = np.random.default_rng(0).normal(size=(20, 2, 6)).astype(np.float32)
+    ends = ({7, 15}, {11})
+    bonus = E3B(embed_dim=4, lr=1e-12)  # features that stay as they are
+    stream = BonusStream(
+        bonus, 2, BOX, TWO, beta=BonusScale(1.0, "raw"), learn_every=8, stride=stride
+    )
+    stream.at_once = at_once
+    stream.start(observations[0])
+    paid = play(stream, observations, ends)
+    paid = stream.settle().intrinsic if at_once else torch.stack(paid)
+    for env in (0, 1):
+        matrix = None
+        for t in range(1, 20):
+            if t == 1 or t - 1 in ends[env]:
+                matrix = bonus.ridge * np.eye(4)
+            seen = observations[t][env] + (100 if t in ends[env] else 0)
+            phi = bonus.embed(torch.as_tensor(seen)).detach().double().numpy()
+            expected = phi @ np.linalg.inv(matrix) @ phi
+            assert float(paid[t - 1, env]) == pytest.approx(expected, rel=2e-3), (t, env)
+            matrix += np.outer(phi, phi)
+    assert bonus.steps > 0
+
+
+def test_an_episodic_bonus_goes_on_within_an_episode_after_loading():
+    observations = np.random.default_rng(0).normal(size=(20, 2, 6)).astype(np.float32)
+    streams = [BonusStream(E3B(seed=n), 2, BOX, TWO, learn_every=8) for n in (0, 1)]
+    straight, resumed = streams
+    straight.start(observations[0])
+    play(straight, observations[:10], ({4}, set()))
+    resumed.load_state_dict(straight.state_dict())
+    ends = ({15}, {12})
+    later = [play(stream, observations, ends, first=9) for stream in streams]
+    assert all(torch.equal(a, b) for a, b in zip(*later, strict=True))
+
+
+def test_an_evaluation_leaves_an_episodic_bonus_as_it_is():
+    stream = BonusStream(E3B(6, 3), 2, BOX, TWO)
+    stream.training = False
+    stream.start(rows(0, 0))
+    stream.step([0, 0], rows(1, 1), [1.0, 2.0], [False, False])
+    assert stream.bonus.inverses is None

@@ -1,5 +1,7 @@
 """Learning from rollouts, on the real environment with few simulations."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import torch
 from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex import RND, BonusScale, MIMEx, NoBonus, Rewards
+from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, NoBonus, Rewards
 from mimex.agents.batch import make_batch
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
@@ -250,7 +252,37 @@ def test_updates_report_what_tells_whether_a_bonus_works():
     assert rows[0]["explore/coverage"] <= rows[-1]["explore/coverage"] < 0.1
 
 
-@pytest.mark.parametrize("bonus", [MIMEx, RND])
+@pytest.mark.parametrize("ends_at", ["observation", "next"])
+def test_an_episodic_bonus_sees_every_step_of_an_episode_over_the_border_of_rollouts(ends_at):
+    loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
+    bonus = E3B(27, 9, embed_dim=4, lr=1e-12)  # features that stay as they are
+    ppo = PPOSettings(epochs=1, minibatches=1, normalise_observations=False)
+    run = training(bonus, loop=loop, ppo=ppo, episode_steps=13)  # 8 steps a rollout
+    run._begin(run.seed)
+    visited = np.zeros((ENVS, 4, 4))
+    age = np.zeros(ENVS, int)
+    for _ in range(4):
+        while run.advance(10**9) is None:
+            pass
+        rollout, raw = run.agent.rollout, run.agent.scored().bonus.reshape(STEPS, ENVS)
+        led_to, finals = rollout.features[1:].clone(), iter(rollout.final_features())
+        for t, env in rollout.ended.nonzero().tolist():
+            led_to[t, env] = next(finals)
+        seen = led_to if ends_at == "next" else rollout.features[:-1]
+        phi = bonus.embed(seen).detach().double().numpy()
+        for t in range(STEPS):
+            for env in range(ENVS):
+                if age[env] == 0:
+                    visited[env] = np.eye(4) * bonus.ridge
+                expected = phi[t, env] @ np.linalg.inv(visited[env]) @ phi[t, env]
+                assert raw[t, env] == pytest.approx(expected, rel=2e-3)
+                visited[env] += np.outer(phi[t, env], phi[t, env])
+                age[env] = 0 if rollout.ended[t, env] else age[env] + 1
+
+
+@pytest.mark.parametrize(
+    "bonus", [MIMEx, RND, partial(Disagreement, action_dim=9), partial(E3B, action_dim=9)]
+)
 def test_a_saved_run_goes_on_exactly(bonus):
     straight, first = training(bonus(27, seed=1)), training(bonus(27, seed=1))
     total = 6 * ENVS * STEPS

@@ -58,7 +58,7 @@ def _parameters(kind: type[Any]) -> dict[str, tuple[Any, Any]]:
             if parameter.kind is parameter.VAR_KEYWORD:
                 shared = get_type_hints(get_args(hints[name])[0])
             elif handed_on is None or (name in handed_on and found.get(name, MISSING) is MISSING):
-                found[name] = (hints[name], default)
+                found[name] = (hints.get(name, Any), default)
         handed_on = shared if handed_on is None else handed_on
     return found
 

@@ -6,7 +6,7 @@ from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from mimex import ICM, RND, BonusScale, MIMEx
+from mimex import E3B, ICM, RND, BonusScale, MIMEx
 from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
 
@@ -182,3 +182,8 @@ def test_what_cannot_work_is_refused():
         )  # fmt: skip
     with pytest.raises(ValueError, match="learn_every=0"):
         ReplayBonus(RND(), learn_every=0)
+
+
+def test_a_bonus_that_follows_episodes_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match=r"E3B needs its episode's whole past.*replay buffer"):
+        ReplayBonus(E3B())
