@@ -23,7 +23,7 @@ from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.config import TrainConfig
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import RolloutWindows
-from mimex.interop.stream import BonusStream
+from mimex.interop.stream import BonusStream, StreamOptions
 
 INTEGERS = (-1, 0, 1, 2, 3, 8, 2**63, 2**64)
 FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-3, 0.5, 0.99, 1.0, 1e308)
@@ -134,7 +134,7 @@ def _stream(bonus_length: int = 1, **settings: Any) -> BonusStream:
 
 
 def _options() -> dict[str, Any]:
-    hints = get_type_hints(BonusStream.__init__)
+    hints = get_type_hints(StreamOptions)
     return {name: hints[name] for name in ("ends_at", "learn_every", "train_fraction")}
 
 

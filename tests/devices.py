@@ -8,7 +8,20 @@ from torch.overrides import TorchFunctionMode
 
 MAKERS = {
     getattr(torch, name)
-    for name in "arange empty eye full linspace ones rand randint randn randperm tensor zeros".split()
+    for name in [
+        "arange",
+        "empty",
+        "eye",
+        "full",
+        "linspace",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "tensor",
+        "zeros",
+    ]
 }
 
 

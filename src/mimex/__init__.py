@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mimex.bonus.scale import BonusScale, Rewards
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
-    from mimex.interop.single import wrap
-    from mimex.interop.vector import wrap_vector
+    from mimex.interop.vector import wrap, wrap_vector
     from mimex.nn.parallel import use_workers
     from mimex.types import Window
 
@@ -42,7 +41,7 @@ _HOMES = {
     "RolloutWindows": "mimex.data.windows",
     "AutoencoderSize": "mimex.bonus.autoencoder",
     "LARGER": "mimex.bonus.autoencoder",
-    "wrap": "mimex.interop.single",
+    "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",
 }

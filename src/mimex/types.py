@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +69,30 @@ class Window:
     def __len__(self) -> int:
         return int(self.features.shape[0])
 
+    def __getitem__(self, rows: Tensor | slice) -> Window:
+        """Some windows of the batch."""
+        actions = None if self.actions is None else self.actions[rows]
+        return Window(self.features[rows], self.valid[rows], actions)
+
     def to(self, device: torch.device | str) -> Window:
         """The same windows on a device."""
         actions = None if self.actions is None else self.actions.to(device)
         return Window(self.features.to(device), self.valid.to(device), actions)
 
-    def rows(self, rows: Tensor | slice) -> Window:
-        """Some of the windows, apart from the others."""
-        actions = None if self.actions is None else self.actions[rows].clone()
-        return Window(self.features[rows].clone(), self.valid[rows].clone(), actions)
+    def clone(self) -> Window:
+        """The same windows in memory of their own."""
+        actions = None if self.actions is None else self.actions.clone()
+        return Window(self.features.clone(), self.valid.clone(), actions)
+
+    @staticmethod
+    def cat(windows: Sequence[Window]) -> Window:
+        """Several batches of windows as one; with actions if they have them."""
+        actions = [window.actions for window in windows if window.actions is not None]
+        return Window(
+            torch.cat([window.features for window in windows]),
+            torch.cat([window.valid for window in windows]),
+            torch.cat(actions) if actions else None,
+        )
 
     @property
     def length(self) -> int:

@@ -43,6 +43,28 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     assert stream.paid == {"extrinsic": 7.0, "intrinsic": 40.0}
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_steps_that_only_reset_enter_no_average(at_once):
+    """Every real step pays 1 and earns a bonus of 2, so every one is an average one."""
+    bonus = NotingBonus(3, lambda window: torch.full((len(window),), 2.0))
+    scale = BonusScale(0.5, schedule="linear", over_steps=1000)
+    stream = BonusStream(bonus, 2, BOX, TWO, beta=scale, learn_every=1)
+    stream.at_once = at_once
+    stream.start(rows(0, 0))
+    paid, ignored = [], np.array([[False, False], [True, False], [True, True], [False, True]])
+    for resets in ignored:
+        step = stream.step([0, 0], rows(1, 1), 1.0 * ~resets, [False] * 2, ignored=resets)
+        paid.append(step.intrinsic)
+    intrinsic = stream.settle().intrinsic if at_once else torch.stack(paid)
+    assert intrinsic[torch.as_tensor(ignored)].tolist() == [0.0] * 4
+    assert intrinsic[0].tolist() == [0.5] * 2  # beta times the task's reward
+    assert intrinsic[~torch.as_tensor(ignored)].tolist() == pytest.approx([0.5] * 4, rel=4e-3)
+    assert scale.steps == stream.transitions == 4
+    assert sum(map(len, bonus.windows)) == (4 if at_once else 8)  # scored and learned, once each
+    assert scale.state_dict()["task"] == 1.0
+    assert stream.report["bonus/mean"] == 2.0
+
+
 def test_settling_scores_each_piece_before_it_is_learned():
     observations = np.random.default_rng(0).normal(size=(9, 4, 6)).astype(np.float32)
     stream = BonusStream(RND(6), 4, BOX, TWO, beta=1.0, learn_every=16)

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from mimex.bonus.autoencoder import LARGER
 
+from mimex.bonus.autoencoder import LARGER
 from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
 
 A_ROLLOUT = 512 * 32  # environment steps an update, as published

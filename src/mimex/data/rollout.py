@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from mimex.data.checks import require_positive
 
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 """Shape and type of each part of what is kept of one observation, by name."""
@@ -33,7 +36,7 @@ class Rollout:
         layout: Parts of a stored observation.
         action_dim: A.
         feature_dim: D.
-        device: Where it is kept.
+        device: Where all of it is.
     """
 
     def __init__(
@@ -45,21 +48,17 @@ class Rollout:
         feature_dim: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        for name, value in (("steps", steps), ("num_envs", num_envs)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
-        grid = (steps, num_envs)
+        require_positive(steps=steps, num_envs=num_envs)
+        zeros, grid = partial(torch.zeros, device=device), (steps, num_envs)
         self.steps, self.num_envs = steps, num_envs
         self.observations: Stored = {
-            part: torch.zeros(steps + 1, num_envs, *shape, dtype=dtype, device=device)
+            part: zeros((steps + 1, num_envs, *shape), dtype=dtype)
             for part, (shape, dtype) in layout.items()
         }
-        self.features = torch.zeros(steps + 1, num_envs, feature_dim, device=device)
-        self.actions = torch.zeros(*grid, action_dim, device=device)
-        self.log_probs, self.rewards = (torch.zeros(grid, device=device) for _ in range(2))
-        self.terminated, self.truncated = (
-            torch.zeros(grid, dtype=torch.bool, device=device) for _ in range(2)
-        )
+        self.features = zeros((steps + 1, num_envs, feature_dim))
+        self.actions = zeros((*grid, action_dim))
+        self.log_probs, self.rewards = zeros(grid), zeros(grid)
+        self.terminated, self.truncated = (zeros(grid, dtype=torch.bool) for _ in range(2))
         self._finals: list[Stored] = []
         self._final_features: list[Tensor] = []
 

@@ -92,15 +92,13 @@ class WindowTracker:
 
     def _view(self, kept: _Kept) -> Window:
         """Windows of every ``stride``-th step back from the newest, with sums of actions."""
-        features, valid, actions = (
-            None if array is None else array.unflatten(1, (self.length, self.stride))
-            for array in kept
-        )
-        assert features is not None
-        assert valid is not None
-        summed = None if actions is None else sum_between(actions, valid)
+        grid = (self.num_envs, self.length, self.stride)
+        valid, actions = kept.valid.view(grid), None
+        if kept.actions is not None:
+            actions = sum_between(kept.actions.view(*grid, -1), valid)
         # Copies: the caller's windows must not change with ours.
-        return Window(features[:, :, -1].clone(), valid[:, :, -1].clone(), summed)
+        every = slice(self.stride - 1, None, self.stride)
+        return Window(kept.features[:, every].clone(), kept.valid[:, every].clone(), actions)
 
     def _after(self, features: Array, actions: Array | None, starts: Array | None) -> _Kept:
         """All steps kept, once these are the newest."""

@@ -36,7 +36,7 @@ def trail(
     rows = [newest]
     for _ in range(length * stride):
         rows.append(previous(rows[-1]))
-    return torch.stack(rows[::-1], dim=-1)[..., 1:].unflatten(-1, (length, stride))
+    return torch.stack(rows[::-1], dim=-1)[..., 1:].reshape(*newest.shape, length, stride)
 
 
 def sum_between(actions: Tensor, known: Tensor) -> Tensor:

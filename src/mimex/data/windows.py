@@ -137,13 +137,11 @@ class RolloutWindows:
         """
         features = torch.as_tensor(features)
         device, width = features.device, features.shape[2:]
-        ended, last, finals, actions, before = (
-            None if values is None else torch.as_tensor(values, device=device)
-            for values in (ended, last, finals, actions, history)
-        )
-        assert ended is not None
+        ended = torch.as_tensor(ended, device=device)
+        last, finals = _on(device, last), _on(device, finals)
+        actions, before = _on(device, actions), _on(device, history)
         self._check(features, ended, last, finals, actions, before)
-        steps, envs, depth = *ended.shape, self.reach
+        steps, envs, depth = len(ended), self.num_envs, self.reach
         starting, resets = self._starting.to(device)[None], torch.zeros_like(ended)
         if self.autoreset == "next_step":
             resets = torch.cat([self._resetting.to(device)[None], ended[:-1]])
@@ -195,7 +193,8 @@ class RolloutWindows:
         previous = torch.cat([pending.to(actions)[None], actions[:-1]])
         previous = previous * ~starts.view(*starts.shape, *[1] * len(kind))
         parts = [history.to(actions).flatten(0, 1), previous.flatten(0, 1)]
-        return torch.cat([actions.new_zeros(1, *kind), *parts, actions[-1], actions[ended]])
+        after = [actions[-1], actions[ended]] if self.ends_at == "next" else []
+        return torch.cat([actions.new_zeros(1, *kind), *parts, *after])
 
     def _check(
         self,
@@ -277,3 +276,7 @@ class RolloutWindows:
             loaded[name] = read_state(name, state[name], shape) if known else None
         for name, value in loaded.items():
             setattr(self, f"_{name}", value)
+
+
+def _on(device: torch.device, values: Array | None) -> Tensor | None:
+    return None if values is None else torch.as_tensor(values, device=device)

@@ -16,8 +16,7 @@ from mimex.bonus.scale import BonusScale
 from mimex.data.tracker import WindowTracker
 from mimex.doctor.diagnose import Setup
 from mimex.doctor.probe import MakeEnv
-from mimex.interop.single import wrap
-from mimex.interop.vector import wrap_vector
+from mimex.interop.vector import wrap, wrap_vector
 
 
 def _pendulum() -> gymnasium.Env[Any, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,47 +12,35 @@ from gymnasium import spaces
 from torch import Tensor
 
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
-from mimex.bonus.inputs import Encoder, check_fraction
-from mimex.bonus.scale import BETA, BonusScale, Rewards
+from mimex.bonus.inputs import check_fraction
+from mimex.bonus.scale import Rewards
 from mimex.data.tracker import WindowTracker
-from mimex.data.windows import EndsAt
-from mimex.interop.batches import chosen, joined, parts, whole
-from mimex.interop.reader import Key, SpaceReader, action_reader
+from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.train import checkpoint
-from mimex.types import Metrics, Window
+from mimex.types import Window
 
 
-class StreamOptions(TypedDict, total=False):
+class StreamOptions(BonusOptions, total=False):
     """What the wrappers take beyond the environment and the bonus; see ``BonusStream``."""
 
-    beta: float | BonusScale
-    ends_at: EndsAt
-    stride: int
     learn_every: int | None
     train_fraction: float
-    key: Key
-    encoder: Encoder | None
 
 
-class BonusStream:
+class BonusStream(WeightedBonus):
     """Pays the bonus for each step of some environments, and trains it on what it paid for.
+
+    Each observation is encoded once.
 
     Args:
         bonus: What pays.
         num_envs: Environments side by side.
         observation_space: Of one environment.
         action_space: Of one environment.
-        beta: Size of the bonus beside the task's reward, or a ``BonusScale`` for schedules and for
-            the raw bonus.
-        ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
-            observation it led to, or (the paper) at ``"observation"``, which it came from.
-        stride: Steps between two of a window, whose actions are summed.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
         train_fraction: Share of those windows that is learned from.
-        key: Of Dict observations, the entry to look at, or several; all when left out.
-        encoder: Turns a batch of observations into features ``(N, D)``; needed for images. Each
-            observation is encoded once.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
 
     def __init__(
@@ -64,29 +50,17 @@ class BonusStream:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         *,
-        beta: float | BonusScale = BETA,
-        ends_at: EndsAt = "next",
-        stride: int = 1,
         learn_every: int | None = 512,
         train_fraction: float = 1.0,
-        key: Key = None,
-        encoder: Encoder | None = None,
+        **options: Unpack[BonusOptions],
     ) -> None:
-        if ends_at not in get_args(EndsAt):
-            raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
-        if learn_every is not None and not 1 <= learn_every < math.inf:
-            raise ValueError(f"learn_every={learn_every} must be at least 1, or None for never.")
+        super().__init__(bonus, **options)
+        if learn_every is not None:
+            require_learn_every(learn_every, ", or None for never")
         check_fraction(train_fraction)
-        self.bonus, self.num_envs, self.ends_at = bonus, num_envs, ends_at
-        self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        self.stride = stride
-        self.learn_every, self.train_fraction = learn_every, train_fraction
-        self.read = SpaceReader(observation_space, key=key, encoder=encoder)
-        self.read_action = action_reader(bonus, action_space)
-        self.metrics: Metrics = {}  # of the newest learning step
-        self.report: Metrics = {}  # of what was paid last
+        self.num_envs, self.learn_every, self.train_fraction = num_envs, learn_every, train_fraction
+        self.read, self.read_action = self.readers(observation_space, action_space)
         self.transitions = 0
-        self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
         self.training = True  # steps are paid for and learned from
         self.at_once = False  # steps are not paid for one by one, but by settle()
         # window, real, reward, ended, and what an episodic bonus paid, of each step
@@ -159,7 +133,7 @@ class BonusStream:
             went_to = self._window = tracker.push(rows, starts, led)
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
-            window = chosen(window, real)
+            window = window[real]
         followed = self._follow_episode(window, real, first) if self.training else None
         if self.at_once and self.training:
             self._unpaid.append((window, real, extrinsic, ended, followed))
@@ -167,10 +141,17 @@ class BonusStream:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
-            raw[real] = self.bonus.reward(window).cpu() if followed is None else followed
-        rewards = self._combine(extrinsic, raw, real)
-        if len(window):
-            self._learn(window)
+            scored = self.bonus.reward(window) if followed is None else followed
+            raw[real] = scored.detach().cpu()
+        rewards = Rewards(
+            *(part[0] for part in self.combine(extrinsic[None], raw[None], real[None]))
+        )
+        self.transitions += len(window)
+        if len(window) and self.learn_every is not None:
+            self._pending.append(window)
+            if sum(map(len, self._pending)) >= self.learn_every:
+                self._score_and_learn(Window.cat(self._pending))
+                self._pending = []
         return rewards
 
     def _follow_episode(self, window: Window, real: Tensor, first: Tensor) -> Tensor | None:
@@ -202,12 +183,13 @@ class BonusStream:
         """
         windows, reals, extrinsics, endeds, followed = zip(*self._unpaid, strict=True)
         self._unpaid = []
-        window, real = joined(windows), torch.stack(reals)
+        window, real = Window.cat(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
+        piece = self.learn_every or 512
         raw[real] = torch.cat(
             [
-                self._score_and_learn(chosen(window, slice(start, start + self._piece)))
-                for start in range(0, len(window), self._piece)
+                self._score_and_learn(window[start : start + piece])
+                for start in range(0, len(window), piece)
             ]
         )
         if followed[0] is not None:
@@ -217,37 +199,18 @@ class BonusStream:
             extrinsic, ended = torch.as_tensor(seen), torch.stack(endeds)
             if bool((~ended).any()):
                 extrinsic = extrinsic.masked_fill(ended, float(extrinsic[~ended].mean()))
-        return self._combine(extrinsic, raw, real)
+        self.transitions += len(window)
+        return self.combine(extrinsic, raw, real)
 
     def forget_unpaid(self) -> None:
         """With ``at_once``: drops the steps of a rollout that was given up."""
         self._unpaid = []
-
-    @property
-    def _piece(self) -> int:
-        return self.learn_every or 512
 
     def _score_and_learn(self, window: Window) -> Tensor:
         if self.learn_every is None:
             return self.bonus.reward(window).detach().cpu()
         rewards, self.metrics = self.bonus.learn(window, self.train_fraction)
         return rewards.detach().cpu()
-
-    def _combine(self, extrinsic: Tensor, raw: Tensor, real: Tensor) -> Rewards:
-        rewards = self.scale.combine(extrinsic, raw)
-        self.transitions += int(real.sum())
-        self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
-        self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
-        self.report = self.scale.metrics(raw, rewards)
-        return rewards
-
-    def _learn(self, window: Window) -> None:
-        if self.learn_every is None:
-            return
-        self._pending.append(window)
-        if sum(map(len, self._pending)) >= self.learn_every:
-            _, self.metrics = self.bonus.learn(joined(self._pending), self.train_fraction)
-            self._pending = []
 
     def _follow(self, observations: Any) -> tuple[WindowTracker, Tensor]:
         """The tracker, a new one before the first, and the rows ``(N, D)`` of observations."""
@@ -267,36 +230,28 @@ class BonusStream:
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale, the windows under way and those not yet learned from."""
-        state: dict[str, Any] = {
-            "bonus": self.bonus.state_dict(),
-            "scale": self.scale.state_dict(),
-            "transitions": self.transitions,
-            "paid": dict(self.paid),
-        }
+        state = super().state_dict() | {"transitions": self.transitions}
         if self._tracker is not None:
             state["tracker"] = self._tracker.state_dict()
         if self._pending:
-            state["pending"] = parts(joined(self._pending))
+            state["pending"] = vars(Window.cat(self._pending))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
-        history, tracker = state.get("tracker"), None
+        tracker, pending = None, []
         try:
-            if history is not None:
+            transitions = int(state["transitions"])
+            if (history := state.get("tracker")) is not None:
                 tracker = self._new_tracker(history["features"].shape[2])
                 tracker.load_state_dict(history)
-            pending = [whole(state["pending"])] if "pending" in state else []
-            transitions = int(state["transitions"])
-            paid = {name: float(state["paid"][name]) for name in self.paid}
-            copy.deepcopy(self.scale).load_state_dict(state["scale"])  # refused before we change
-            self.bonus.load_state_dict(state["bonus"])
+            if "pending" in state:
+                pending = [Window(**state["pending"])]
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no state of a BonusStream: {error!r}.") from error
-        self.scale.load_state_dict(state["scale"])
+        super().load_state_dict(state)
         self._tracker, self._window = tracker, None if tracker is None else tracker.window()
-        self._unpaid, self._pending = [], pending
-        self.transitions, self.paid = transitions, paid
+        self._unpaid, self._pending, self.transitions = [], pending, transitions
 
     def save(self, path: Path | str) -> None:
         """Writes ``state_dict`` to a file (safetensors and JSON: loading executes nothing)."""

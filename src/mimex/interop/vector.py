@@ -1,15 +1,64 @@
-"""The bonus for Gymnasium's vector environments, in each of their autoreset modes."""
+"""The bonus for Gymnasium's environments: one, or a vector of them in any autoreset mode."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, SupportsFloat, Unpack
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.interop.stream import BonusStream, StreamOptions
+
+
+class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Adds the bonus to the rewards of an environment, and trains it.
+
+    ``info["reward_extrinsic"]`` and ``info["reward_intrinsic"]`` keep the two apart.
+
+    Args:
+        env: The environment.
+        bonus: What pays.
+        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ...
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        bonus: IntrinsicReward,
+        **options: Unpack[StreamOptions],
+    ) -> None:
+        super().__init__(env)
+        self.stream = BonusStream(bonus, 1, env.observation_space, env.action_space, **options)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.stream.start(_batch(observation))
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, extrinsic, terminated, truncated, info = self.env.step(action)
+        rewards = self.stream.step(
+            np.asarray(action)[None],
+            _batch(observation),
+            np.array([float(extrinsic)]),
+            [terminated or truncated],
+        )
+        parts = {"extrinsic": rewards.extrinsic, "intrinsic": rewards.intrinsic}
+        info = info | {f"reward_{name}": float(part) for name, part in parts.items()}
+        return observation, float(rewards.total), terminated, truncated, info
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bonus, its scale and the windows; the environment itself is not part of it."""
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self.stream.load_state_dict(state)
 
 
 class BonusVectorWrapper(VectorWrapper):
@@ -70,11 +119,8 @@ class BonusVectorWrapper(VectorWrapper):
         self._ended = ended if ignored is None else ended & ~ignored
         paid = np.ones_like(ended) if ignored is None else ~ignored
         info = dict(info)
-        for name, values in (
-            ("reward_extrinsic", rewards.extrinsic),
-            ("reward_intrinsic", rewards.intrinsic),
-        ):
-            info[name], info[f"_{name}"] = values.numpy(), paid.copy()
+        for name, part in (("extrinsic", rewards.extrinsic), ("intrinsic", rewards.intrinsic)):
+            info |= {f"reward_{name}": part.numpy(), f"_reward_{name}": paid.copy()}
         total = rewards.total.numpy().astype(np.asarray(extrinsic).dtype)
         return observations, total, terminated, truncated, info
 
@@ -88,15 +134,11 @@ class BonusVectorWrapper(VectorWrapper):
         self._ended = np.array(state["ended"], dtype=bool)
 
 
-def wrap_vector(
-    env: VectorEnv[Any, Any, Any],
-    bonus: IntrinsicReward,
-    *,
-    autoreset_mode: AutoresetMode | None = None,
-    **options: Unpack[StreamOptions],
-) -> BonusVectorWrapper:
-    """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx())``."""
-    return BonusVectorWrapper(env, bonus, autoreset_mode=autoreset_mode, **options)
+wrap = BonusWrapper
+"""Adds a bonus to an environment's rewards: ``wrap(env, MIMEx())``."""
+
+wrap_vector = BonusVectorWrapper
+"""Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx())``."""
 
 
 def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:
@@ -112,3 +154,9 @@ def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:
     if isinstance(finals, Mapping):
         return [{key: value[n] for key, value in finals.items()} for n in places]
     return [finals[n] for n in places]
+
+
+def _batch(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {key: np.asarray(value)[None] for key, value in observation.items()}
+    return np.asarray(observation)[None]

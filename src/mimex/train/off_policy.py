@@ -233,7 +233,7 @@ class OffPolicyAgent:
         assert batch.windows is not None
         window = Window(features, batch.windows.valid, batch.windows.actions)
         if self.probe is None:
-            self.probe = window.rows(slice(PROBE_WINDOWS))
+            self.probe = window[:PROBE_WINDOWS].clone()
         raw, metrics = self.bonus.learn(window, self.settings.train_fraction)
         self.scale.steps = step
         rewards = self.scale.combine(batch.rewards / batch.weights, raw)  # of one step
@@ -259,7 +259,7 @@ class OffPolicyAgent:
         scores = self.bonus.reward(window)
         full = window.valid.all(dim=1)
         most = scores.masked_fill(~full, -torch.inf).topk(min(WINDOWS, len(scores))).indices
-        return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window.rows(most))
+        return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window[most])
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here."""

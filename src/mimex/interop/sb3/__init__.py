@@ -3,11 +3,9 @@
 A rollout callback would come too late: Stable-Baselines3 calls it after the returns are computed.
 """
 
-from mimex.interop.sb3.checkpoint import load, save
-from mimex.interop.sb3.log import BonusLog
+from mimex.interop.sb3.checkpoint import BonusLog, load, save
 from mimex.interop.sb3.replay import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
-from mimex.interop.sb3.rollout import BonusDictRolloutBuffer, BonusRolloutBuffer
-from mimex.interop.sb3.vec_env import BonusVecEnv
+from mimex.interop.sb3.vec_env import BonusDictRolloutBuffer, BonusRolloutBuffer, BonusVecEnv
 
 __all__ = [
     "BonusVecEnv",

@@ -1,4 +1,4 @@
-"""Saving and loading a Stable-Baselines3 model together with its bonus.
+"""A Stable-Baselines3 model together with its bonus: saved, loaded, and in the logger.
 
 Stable-Baselines3 writes pickles, which execute code when they are loaded. The bonus is beside
 them in a file of its own, safetensors and JSON, that executes nothing.
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from mimex.interop.sb3.replay import BonusReplayBuffer, ReplayBonus
-from mimex.interop.sb3.rollout import BonusRolloutBuffer
-from mimex.interop.sb3.vec_env import BonusVecEnv
+from mimex.interop.sb3.vec_env import BonusRolloutBuffer, BonusVecEnv
 from mimex.train import checkpoint
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
+Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
 
 MODEL, NORMALISER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
 REPLAY, BONUS = "replay_buffer.pkl", "bonus.safetensors"
@@ -87,7 +88,20 @@ def find_bonus(model: BaseAlgorithm) -> BonusVecEnv | ReplayBonus:
     return wrapper
 
 
-Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
+class BonusLog(BaseCallback):
+    """Records ``bonus/mean`` (raw), ``bonus/reward``, ``bonus/share`` and ``bonus/beta``.
+
+    ``model.learn(100_000, callback=BonusLog())``, for all algorithms and ways to pay.
+    """
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        bonus = find_bonus(self.model)
+        report = bonus.stream.report if isinstance(bonus, BonusVecEnv) else bonus.report
+        for name, value in report.items():
+            self.logger.record(name, value)
 
 
 def _wrapper(env: VecEnv | None, kind: type[Wrapper]) -> Wrapper | None:

@@ -6,9 +6,8 @@ novel it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -16,14 +15,13 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
+from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
-from mimex.bonus.inputs import Encoder
-from mimex.bonus.scale import BETA, BonusScale
-from mimex.data.windows import EndsAt
-from mimex.interop.reader import Key, SpaceReader, action_reader
-from mimex.interop.sb3.replay_windows import EpisodeAges, replay_window
-from mimex.types import Metrics, Window
+from mimex.data.trail import replay_rows, sum_between
+from mimex.interop.reader import SpaceReader
+from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
+from mimex.types import Window
 
 _HER = (
     "hindsight makes up transitions that were never played, whose windows nobody saw. Use "
@@ -37,7 +35,7 @@ REFUSED = {
 """What a replay buffer with a bonus cannot do, and why."""
 
 
-class ReplayBonus:
+class ReplayBonus(WeightedBonus):
     """A bonus and how replay shall use it; give it to the buffer by ``replay_buffer_kwargs``.
 
     Stable-Baselines3 saves models and buffers as pickles. A pickle of this holds no bonus: save
@@ -45,43 +43,24 @@ class ReplayBonus:
 
     Args:
         bonus: What pays.
-        beta: Size of the bonus beside the task's reward, or a ``BonusScale``.
-        ends_at: The window of a transition ends at ``"next"``, the observation it led to, or at
-            ``"observation"``, which it came from.
-        stride: Steps between two of a window, whose actions are summed.
         learn_every: Sampled batches between two learning steps of the bonus.
-        key: Of Dict observations, the entry to look at, or several; all when left out.
-        encoder: Turns a batch of observations, as the buffer holds them, into features; needed
-            for images (which Stable-Baselines3 stores as ``(N, C, H, W)``).
         seed: Of the choice of environments, where there are several.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+            An encoder gets observations as the buffer holds them (images as ``(N, C, H, W)``).
     """
 
     def __init__(
         self,
         bonus: IntrinsicReward,
         *,
-        beta: float | BonusScale = BETA,
-        ends_at: EndsAt = "next",
-        stride: int = 1,
         learn_every: int = 1,
-        key: Key = None,
-        encoder: Encoder | None = None,
         seed: int = 0,
+        **options: Unpack[BonusOptions],
     ) -> None:
         require_no_episode(bonus, "a step sampled from a replay buffer")
-        self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        if ends_at not in get_args(EndsAt):
-            raise ValueError(f"ends_at={ends_at!r} is unknown: use 'next' or 'observation'.")
-        for name, value in (("learn_every", learn_every), ("stride", stride)):
-            if not 1 <= value < math.inf:
-                raise ValueError(f"{name}={value} must be at least 1.")
-        self.bonus: IntrinsicReward | None = bonus
-        self.ends_at, self.stride, self.learn_every = ends_at, stride, learn_every
-        self.key, self.encoder = key, encoder
-        self.metrics: Metrics = {}  # of the newest learning step
-        self.report: Metrics = {}  # of what was paid last
-        self.batches = 0
-        self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
+        super().__init__(bonus, **options)
+        require_learn_every(learn_every)
+        self.learn_every, self.batches = learn_every, 0
         self.generator = np.random.default_rng(seed)
 
     def require(self) -> IntrinsicReward:
@@ -93,41 +72,62 @@ class ReplayBonus:
             )
         return self.bonus
 
-    def pay(self, extrinsic: torch.Tensor, window: Window, env_steps: int) -> torch.Tensor:
+    def pay(self, extrinsic: Tensor, window: Window, env_steps: int) -> Tensor:
         """The sum of both rewards ``(B,)`` of sampled transitions."""
-        bonus = self.require()
         self.batches += 1
         if self.batches % self.learn_every:
-            raw = bonus.reward(window)
+            raw = self.bonus.reward(window)
         else:
-            raw, self.metrics = bonus.learn(window)
-        rewards = self.scale.combine(extrinsic, raw.detach().to(extrinsic.device))
+            raw, self.metrics = self.bonus.learn(window)
+        rewards = self.combine(extrinsic, raw.detach().to(extrinsic.device))
         # A schedule goes by steps of the environment, not by how often they are sampled.
         self.scale.steps = env_steps
-        self.report = self.scale.metrics(raw, rewards)
-        self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
-        self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
         return rewards.total
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and the counters."""
-        return {
-            "bonus": self.require().state_dict(),
-            "scale": self.scale.state_dict(),
-            "batches": self.batches,
-            "paid": dict(self.paid),
-            "generator": dict(self.generator.bit_generator.state),
-        }
+        self.require()
+        generator = dict(self.generator.bit_generator.state)
+        return super().state_dict() | {"batches": self.batches, "generator": generator}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
-        self.require().load_state_dict(state["bonus"])
-        self.scale.load_state_dict(state["scale"])
-        self.batches, self.paid = int(state["batches"]), dict(state["paid"])
+        self.require()
+        super().load_state_dict(state)
+        self.batches = int(state["batches"])
         self.generator.bit_generator.state = state["generator"]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"bonus": None, "encoder": None}
+
+
+class EpisodeAges:
+    """How many observations of the same episode were before each one in the buffer.
+
+    An episode ends where ``done`` says so, and also where the next stored observation is not the
+    one that the last step led to: Stable-Baselines3 resets the environments without a ``done``
+    when ``learn`` is called anew.
+
+    Args:
+        capacity: Slots of the ring.
+        num_envs: Environments side by side.
+    """
+
+    def __init__(self, capacity: int, num_envs: int) -> None:
+        self.of = np.zeros((capacity, num_envs), dtype=np.int64)
+        self._next = np.zeros(num_envs, dtype=np.int64)
+        self._led_to: Any = None  # the newest next observations
+        self._done = np.ones(num_envs, dtype=bool)
+
+    def add(self, slot: int, obs: Any, next_obs: Any, done: Any) -> None:
+        """Takes in one step of each environment, which goes to this slot."""
+        continues = ~self._done
+        if self._led_to is not None:
+            continues &= _equal(obs, self._led_to)
+        self.of[slot] = np.where(continues, self._next, 0)
+        self._next = self.of[slot] + 1
+        self._done = np.asarray(done, dtype=bool).reshape(-1)
+        self._led_to = _copied(next_obs)
 
 
 class BonusReplayBuffer(ReplayBuffer):
@@ -166,24 +166,40 @@ class BonusReplayBuffer(ReplayBuffer):
         self._added += self.n_envs
 
     def _readers(self) -> tuple[SpaceReader, SpaceReader | None]:
-        read = SpaceReader(self.observation_space, key=self.pays.key, encoder=self.pays.encoder)
-        return read, action_reader(self.pays.require(), self.action_space)
+        self.pays.require()
+        return self.pays.readers(self.observation_space, self.action_space)
 
     def _windows(
         self, slots: np.ndarray[Any, Any], envs: np.ndarray[Any, Any], env: VecNormalize | None
     ) -> Window:
+        """The windows of the transitions at these slots of these environments, ``(B,)`` each."""
         read, read_action = self._readers()
-        return replay_window(
-            self,
-            slots,
-            envs,
-            ages=self._ages.of,
-            length=self.pays.require().length,
-            stride=self.pays.stride,
-            ends_at=self.pays.ends_at,
-            read=lambda values: read(self._normalize_obs(values, env)),
-            read_action=read_action,
+        length, stride = self.pays.bonus.length, self.pays.stride
+        steps, after = length * stride, self.pays.ends_at == "next"
+        newest, capacity = torch.as_tensor(slots), self.buffer_size
+        kept = self.size() - 1 - (self.pos - 1 - newest) % capacity  # still there before each
+        oldest = newest - torch.minimum(torch.as_tensor(self._ages.of[slots, envs]), kept)
+        # Of stored observations; one more than are shown, for the action that led to the oldest.
+        path, known = (
+            part.squeeze(-1) for part in replay_rows(newest, oldest, capacity, steps + (not after))
         )
+        shown = slice(stride, None, stride)
+        valid, places = known[:, shown], (path[:, shown].numpy(), envs[:, None])
+        parts = []
+        if valid.numel():
+            rows = read(self._normalize_obs(_at(self.observations, places), env)).cpu()
+            parts.append(rows.view(*valid.shape, -1) * valid[:, :, None])
+        if after:
+            rows = read(self._normalize_obs(_at(self.next_observations, (slots, envs)), env)).cpu()
+            parts.append(rows[:, None])
+            valid = torch.cat([valid, torch.ones_like(known[:, :1])], dim=1)
+        actions = None
+        if read_action is not None:
+            # The action at a stored step led to the observation after it; to a start none led.
+            led = read_action(_at(self.actions, (path[:, :steps].numpy(), envs[:, None]))).cpu()
+            grid = (len(slots), length, stride)
+            actions = sum_between(led.view(*grid, -1), known[:, :steps].reshape(grid))
+        return Window(torch.cat(parts, dim=1), valid, actions)
 
     def _sampled(self, slots: np.ndarray[Any, Any], env: VecNormalize | None) -> dict[str, Any]:
         """The fields of the samples at these slots, each of a random environment."""
@@ -201,14 +217,10 @@ class BonusReplayBuffer(ReplayBuffer):
         }
 
     def _tensors(self, stored: Any, slots: Any, envs: Any, env: VecNormalize | None) -> Any:
-        if isinstance(stored, dict):
-            chosen = {key: values[slots, envs] for key, values in stored.items()}
-            values = self._normalize_obs(chosen, env)
-            assert isinstance(values, dict)
+        values = self._normalize_obs(_at(stored, (slots, envs)), env)
+        if isinstance(values, dict):
             return {key: self.to_torch(value) for key, value in values.items()}
-        array = self._normalize_obs(stored[slots, envs], env)
-        assert isinstance(array, np.ndarray)
-        return self.to_torch(array)
+        return self.to_torch(values)
 
     def _get_samples(
         self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
@@ -223,3 +235,24 @@ class BonusDictReplayBuffer(BonusReplayBuffer, DictReplayBuffer):
         self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
     ) -> DictReplayBufferSamples:
         return DictReplayBufferSamples(**self._sampled(batch_inds, env))
+
+
+def _at(stored: Any, places: tuple[Any, Any]) -> Any:
+    """What is stored at these slots of these environments, flattened to a batch."""
+    if isinstance(stored, dict):
+        return {key: _at(values, places) for key, values in stored.items()}
+    return stored[places].reshape(-1, *stored.shape[2:])
+
+
+def _equal(left: Any, right: Any) -> Any:
+    """Which environments have the same observation: ``(N,)``."""
+    if isinstance(left, dict):
+        return np.all([_equal(left[key], right[key]) for key in left], axis=0)
+    same = np.asarray(left) == np.asarray(right)
+    return np.all(same.reshape(len(same), -1), axis=1)
+
+
+def _copied(observations: Any) -> Any:
+    if isinstance(observations, dict):
+        return {key: np.array(values) for key, values in observations.items()}
+    return np.array(observations)

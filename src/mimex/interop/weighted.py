@@ -1,0 +1,124 @@
+"""A bonus with its size beside the task's reward, and what it looks at: what all adapters share."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.inputs import Encoder
+from mimex.bonus.scale import BETA, BonusScale, Rewards
+from mimex.data.checks import require_choice, require_positive
+from mimex.data.windows import EndsAt
+from mimex.interop.reader import Key, SpaceReader, action_reader
+from mimex.types import Array, Metrics
+
+
+class BonusOptions(TypedDict, total=False):
+    """What all adapters take beyond the bonus; see ``WeightedBonus``."""
+
+    beta: float | BonusScale
+    ends_at: EndsAt
+    stride: int
+    key: Key
+    encoder: Encoder | None
+
+
+class WeightedBonus:
+    """A bonus, its scale, and what was paid so far.
+
+    Args:
+        bonus: What pays.
+        beta: Size of the bonus beside the task's reward, or a ``BonusScale`` for schedules and for
+            the raw bonus.
+        ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
+            observation it led to, or (the paper) at ``"observation"``, which it came from.
+        stride: Steps between two of a window, whose actions are summed.
+        key: Of Dict observations, the entry to look at, or several; all when left out.
+        encoder: Turns a batch of observations into features ``(N, D)``; needed for images.
+    """
+
+    def __init__(
+        self,
+        bonus: IntrinsicReward,
+        *,
+        beta: float | BonusScale = BETA,
+        ends_at: EndsAt = "next",
+        stride: int = 1,
+        key: Key = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        require_choice(EndsAt, ends_at=ends_at)
+        require_positive(stride=stride)
+        self.bonus: IntrinsicReward = bonus
+        self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
+        self.ends_at, self.stride, self.key, self.encoder = ends_at, stride, key, encoder
+        self.metrics: Metrics = {}  # of the newest learning step
+        self.report: Metrics = {}  # of what was paid last
+        self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
+
+    def readers(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    ) -> tuple[SpaceReader, SpaceReader | None]:
+        """What makes rows of observations and, if the bonus wants them, of actions."""
+        read = SpaceReader(observation_space, key=self.key, encoder=self.encoder)
+        return read, action_reader(self.bonus, action_space)
+
+    def combine(self, extrinsic: Array, raw: Tensor, real: Tensor | None = None) -> Rewards:
+        """Adds the raw bonus to the rewards, each ``(M, N)`` of some steps or ``(N,)`` of a batch.
+
+        Args:
+            extrinsic: Of the task.
+            raw: As the bonus scored.
+            real: ``(M, N)`` bool: False for steps that only reset (Gymnasium's NEXT_STEP). They
+                are paid nothing, and enter neither averages nor schedules.
+        """
+        if real is None or bool(real.all()):
+            rewards = self.scale.combine(extrinsic, raw)
+        else:
+            extrinsic = torch.as_tensor(extrinsic)
+            steps = [
+                self.scale.combine(*(part[counts] for part in parts))
+                for *parts, counts in zip(extrinsic, raw, real, strict=True)
+            ]
+            intrinsic = torch.zeros_like(raw)
+            intrinsic[real] = torch.cat([step.intrinsic for step in steps])
+            rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
+        self.paid["extrinsic"] += float(rewards.extrinsic.abs().sum())
+        self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
+        counted = torch.ones_like(raw, dtype=torch.bool) if real is None else real
+        if bool(counted.any()):
+            kept = Rewards(*(part[counted] for part in rewards))
+            self.report = self.scale.metrics(raw[counted], kept)
+        return rewards
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bonus, its scale and what was paid."""
+        return {
+            "bonus": self.bonus.state_dict(),
+            "scale": self.scale.state_dict(),
+            "paid": dict(self.paid),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        try:
+            paid = {name: float(state.get("paid", self.paid)[name]) for name in self.paid}
+            copy.deepcopy(self.scale).load_state_dict(state["scale"])  # refused before we change
+            self.bonus.load_state_dict(state["bonus"])
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no state of a {type(self).__name__}: {error!r}.") from error
+        self.scale.load_state_dict(state["scale"])
+        self.paid = paid
+
+
+def require_learn_every(learn_every: float, remedy: str = "") -> None:
+    """Refuses what is no number of transitions or batches."""
+    if not 1 <= learn_every < math.inf:
+        raise ValueError(f"learn_every={learn_every} must be at least 1{remedy}.")
