@@ -97,5 +97,5 @@ def test_more_methods_than_styles_are_drawn_all_the_same():
     assert len(styles([str(i) for i in range(100)])) == 100
 
 
-def test_every_bonus_that_there_is_has_a_colour_of_its_own():
-    assert len({styles([bonus])[bonus].colour for bonus in BONUSES}) == len(BONUSES)
+def test_every_bonus_that_there_is_has_a_style_of_its_own_in_any_study():
+    assert len({styles([bonus])[bonus] for bonus in BONUSES}) == len(BONUSES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, product
+from itertools import chain, cycle, product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -65,13 +65,10 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     """A style for each method, all different as long as there are enough.
 
     A method that has a bonus's name has the colour of this bonus, so that it looks the same in all
-    studies; the first two of the bonuses are what the others are compared with.
+    studies; the first two of the bonuses, what the others are compared with, are grey.
     """
-    chosen = {}
-    for place, bonus in enumerate(BONUSES):
-        if bonus in labels:
-            colour = OKABE_ITO[(place - 2) % len(OKABE_ITO)]
-            chosen[bonus] = Style(colour if place else GREY, ())
+    looks = chain(product((GREY,), DASHES[:2]), product(OKABE_ITO, DASHES[:1]))
+    chosen = {b: Style(*look) for b, look in zip(BONUSES, looks, strict=False) if b in labels}
     taken = {style.colour for style in chosen.values()}
     free = (
         Style(colour, dashes)
