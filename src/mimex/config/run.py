@@ -50,6 +50,7 @@ WORLD = (
     "goal_spread",
     "object_spread",
     "joint_noise",
+    "expert_starts",
 )
 """What may be chosen about the tasks of PixMC-Sparse, beside the settings of a run."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -27,6 +28,9 @@ from mimex.envs.vector_info import (
     write_rows,
 )
 from mimex.envs.world import World
+
+if TYPE_CHECKING:
+    from mimex.envs.experts.starts import Starts
 
 Mask = NDArray[np.bool_]
 Info = dict[str, Any]
@@ -178,12 +182,38 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         for counter in (self._steps, self._streak, self._success):
             counter[rows] = 0
 
+    @cached_property
+    def _expert_starts(self) -> Starts:
+        """Where the task's expert comes by; it needs this file to play."""
+        from mimex.envs.experts.starts import expert_starts
+
+        return expert_starts(self.task_name, self.settings)
+
+    def _skip_ahead(self, rows: NDArray[np.int32]) -> None:
+        """Put a share of the environments whose episode begins somewhere along the expert's way."""
+        starts = self._expert_starts
+        draws = [(self.generators[row].random(), row) for row in rows]
+        chosen = np.array(
+            [row for draw, row in draws if draw < self.settings.expert_starts], np.int32
+        )
+        if not len(chosen):
+            return
+        which = [self.generators[row].integers(len(starts.physics)) for row in chosen]
+        physics = self.engine.state()
+        physics[chosen] = starts.physics[which]
+        self.engine.restore(physics, chosen)
+        self.targets[chosen] = starts.targets[which]
+        for name, array in self.world.task.memory.items():
+            array[chosen] = starts.memory[name][which]
+
     def _autoreset(self, rows: NDArray[np.int32], observation: Observation, info: Info) -> Info:
         """Begin new episodes where one ended, and write their first observations in place."""
         info = split_ended(info, rows, self.num_envs)
         info["final_obs"] = final_observations(observation, rows, self.num_envs)
         info["_final_obs"] = mask_of(rows, self.num_envs)
         self._begin(rows)
+        if self.settings.expert_starts:
+            self._skip_ahead(rows)
         write_rows(observation, rows, self.world.observe(rows))
         return info
 

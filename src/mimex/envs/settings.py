@@ -44,6 +44,9 @@ class Settings:
         goal_spread: Factor on the range that goals are drawn from.
         object_spread: Factor on the range that cubes and cabinets are drawn from.
         joint_noise: Half-width of the uniform noise on the home pose (rad, m).
+        expert_starts: Share of the episodes that begin along the way of the task's expert, where
+            they follow another by themselves; those that `reset` begins never do. A cheat, to tell
+            whether finding a reward is what makes a task hard.
         threads: Threads to step and render on; by default as many as pay.
         unstable_dir: Folder for the states of simulations that turned unstable; by default the
             environment variable MIMEX_UNSTABLE_DIR, and without it they are not saved.
@@ -61,6 +64,7 @@ class Settings:
     goal_spread: float = 1.0
     object_spread: float = 1.0
     joint_noise: float = 0.125
+    expert_starts: float = 0.0
     threads: int | None = None
     unstable_dir: str | None = field(default_factory=lambda: os.environ.get(UNSTABLE_DIR))
 
@@ -74,6 +78,8 @@ class Settings:
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         for name in ("goal_spread", "object_spread", "joint_noise"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "0 or more")
+        share = self.expert_starts
+        _require("expert_starts", share, 0 <= share <= 1, "in [0, 1]")
         for name in ("episode_steps", "threads"):
             value = getattr(self, name)
             _require(name, value, value is None or value >= 1, "1 or more, or None")

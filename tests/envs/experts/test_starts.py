@@ -1,0 +1,66 @@
+"""Episodes that begin along an expert's way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.envs.test_manipulation import still
+
+from mimex.envs.experts.starts import EPISODES, expert_starts
+from mimex.envs.manipulation import VectorManipulation
+from mimex.envs.settings import TASKS, Settings
+
+ABOVE_TABLE = 0.05  # m: a cube whose centre is this far above its rest is in a hand
+
+
+def lifted(env: VectorManipulation) -> np.ndarray:
+    """Which cubes are clearly above the table."""
+    columns, _ = env.engine.joint_columns(["cube"])
+    return env.engine.qpos[:, columns][:, 2] > 0.4 + 0.0225 + ABOVE_TABLE
+
+
+def after_one_episode(share: float, seed: int = 0) -> VectorManipulation:
+    """64 environments whose second episode has just begun by itself."""
+    env = VectorManipulation("FrankaPick", 64, episode_steps=1, expert_starts=share)
+    env.reset(seed=seed)
+    assert not lifted(env).any()  # `reset` begins at the beginning
+    env.step(still(env))
+    return env
+
+
+def test_the_share_of_episodes_that_was_asked_for_begins_on_the_way() -> None:
+    away = [
+        np.abs(after_one_episode(share).targets - after_one_episode(0.0).targets).max(axis=1) > 1e-9
+        for share in (0.0, 0.25, 1.0)
+    ]
+    assert away[0].sum() == 0
+    assert 6 <= away[1].sum() <= 28  # 16 of 64, give or take three deviations
+    assert away[2].sum() >= 60  # some of the way is its first step
+
+
+def test_some_begin_with_the_cube_in_the_hand_and_can_go_on_from_there() -> None:
+    env = after_one_episode(1.0)
+    held = lifted(env)
+    assert 4 < held.sum() < 60
+    for _ in range(5):
+        observation, *_ = env.step(still(env))
+        assert np.isfinite(observation).all()
+
+
+def test_the_same_seed_gives_the_same_starts_and_another_seed_others() -> None:
+    one, same, other = (after_one_episode(1.0, seed).engine.state() for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_starts_that_lead_up_to_success(task: str) -> None:
+    starts = expert_starts(task, Settings())
+    assert len(starts.physics) == len(starts.targets) > 4 * EPISODES
+    env = VectorManipulation(task, len(starts.physics))
+    assert starts.physics.shape == env.engine.state().shape
+
+
+def test_a_share_beyond_one_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expert_starts is 1\.5, but must be in \[0, 1\]"):
+        VectorManipulation("FrankaReach", 1, expert_starts=1.5)
