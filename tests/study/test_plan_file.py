@@ -90,8 +90,9 @@ def count(name):
     return len(find_plan(name).runs("paper"))
 
 
-@pytest.mark.parametrize("scale", ["cpu", "paper"])
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    ("name", "scale"), [(name, scale) for name in PLANS for scale in find_plan(name).scales]
+)
 def test_every_run_of_every_plan_is_one_that_can_be_made(name, scale):
     for run in every_part(find_plan(name).runs(scale, seeds=1)):
         config = run.config()
@@ -112,6 +113,13 @@ def test_the_papers_figures_are_there_with_seven_seeds():
     assert count("mask-type") == 2 * 4 * 7
     assert count("reward-sparsity") == 4 * 7
     assert count("difficulty") == 8 * 3  # ours: one seed
+
+
+def test_the_gate_differs_from_its_control_by_the_starts_alone():
+    runs = {run.name: dict(run.settings) for run in find_plan("gate").runs("cpu")}
+    cheat, constant = runs["FrankaPick-cheat-0"], runs["FrankaPick-constant-0"]
+    assert cheat.pop("world.expert_starts") == 0.1
+    assert cheat == constant
 
 
 def test_ablations_are_made_with_mimex_on_two_kuka_tasks():

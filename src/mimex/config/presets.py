@@ -43,18 +43,19 @@ PUBLISHED_SCALE = {"beta": 0.05, "unit": "raw"}
 
 CPU = PPOSettings(
     lr_schedule="adaptive",
-    epochs=5,
+    epochs=3,
+    minibatches=16,
     shuffle=True,
     clip=0.2,
+    discount=0.98,
+    initial_std=0.5,
     value_coef=1.0,
     value_gain=0.01,
     normalise_observations=True,
     normalise_values=True,
     separate_clips=True,
 )
-"""PPO of the cpu preset, for all tasks, from trials on three of them with one seed
-(benchmarks/results/learning/preset-trials.md); the search that is to decide is
-benchmarks/plans/search.toml."""
+"""PPO of the cpu preset, for all tasks (benchmarks/results/learning/search.md)."""
 
 CPU_PIXELS = replace(CPU, lr=2e-4)
 """The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
