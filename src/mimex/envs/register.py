@@ -9,7 +9,7 @@ from mimex.envs.settings import TASKS
 
 
 def register_all() -> None:
-    """Register `mimex/FrankaReach-v0` and the other seven, and `dmc/cartpole_swingup` and so on.
+    """Register `mimex/FrankaReach-v0` and the other seven, small games, `dmc/cartpole_swingup` ...
 
     Doing it again changes nothing. There is no max_episode_steps: the environments truncate by
     themselves, at a length that depends on the keyword arguments.
@@ -18,6 +18,9 @@ def register_all() -> None:
         _register(
             f"mimex/{task}-v0", task, "single:Manipulation", "manipulation:VectorManipulation"
         )
+    for game in ("DeepSea", "OrderedButtons"):
+        if (env_id := f"mimex/{game}-v0") not in gymnasium.registry:
+            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.small:{game}")
     for task in NAMES:  # without a version of ours: dm_control's counts
         _register(f"{PREFIX}{task}", task, "dmc:DMC", "dmc_vector:VectorDMC")
 

@@ -1,0 +1,249 @@
+"""Two small games whose only difficulty is exploration: deep sea and ordered buttons.
+
+They cost microseconds a step, so that whole studies of bonuses fit into minutes. Both say in
+`info["success"]` whether the episode was solved, and can be saved and restored.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from mimex.envs.seeding import generator_states, generators, restored_generators
+from mimex.envs.vector_info import final_observations, mask_of, split_ended, with_masks
+
+Array = NDArray[Any]
+Rows = NDArray[np.intp]
+
+
+class SmallGame(VectorEnv[Any, Any, Any]):
+    """N copies of a game on whole numbers, which begin anew in the same step as they end.
+
+    Attributes:
+        episode_steps: Steps after which an episode is over.
+        has_an_end: Whether that is part of the game; else it is cut off there (truncated).
+
+    Args:
+        num_envs: How many copies.
+        features: Numbers of an observation.
+        actions: How many there are to choose from.
+        episode_steps: Steps after which an episode is over.
+        state: Names of the arrays (N,) of whole numbers that the game is made of.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+    place_kind = "state"
+    has_an_end = False
+
+    def __init__(
+        self, num_envs: int, features: int, actions: int, episode_steps: int, state: tuple[str, ...]
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
+        self.num_envs, self.episode_steps = num_envs, episode_steps
+        self.single_observation_space = spaces.Box(0.0, 1.0, (features,), np.float32)
+        self.single_action_space = spaces.Discrete(actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        names = ("steps", "success", *state)
+        self.arrays: dict[str, NDArray[np.int64]] = {
+            name: np.zeros(num_envs, np.int64) for name in names
+        }
+        self.generators = generators(None, num_envs)
+
+    @abstractmethod
+    def begin(self, rows: Rows) -> None:
+        """Puts some games to their start."""
+
+    @abstractmethod
+    def play(self, actions: Array) -> tuple[Array, Array]:
+        """Makes one move in every game: rewards (N,), and which are solved now, (N,)."""
+
+    @abstractmethod
+    def observe(self) -> NDArray[np.float32]:
+        """Return what the player sees, (N, features)."""
+
+    @abstractmethod
+    def places(self) -> Array:
+        """Return where each game is, (N, d), for coverage."""
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin all games; game i draws from a generator that depends on the seed and i alone."""
+        if seed is not None:
+            self.generators = generators(seed, self.num_envs)
+        self._begin(np.arange(self.num_envs))
+        return self.observe(), {}
+
+    def step(self, actions: Any) -> tuple[NDArray[np.float32], Array, Array, Array, dict[str, Any]]:
+        """Make one move in every game."""
+        chosen = np.asarray(actions)
+        choices = int(self.single_action_space.n)  # type: ignore[attr-defined]
+        if chosen.shape != (self.num_envs,) or not ((chosen >= 0) & (chosen < choices)).all():
+            raise ValueError(
+                f"actions are {chosen!r}, but {self.num_envs} environment(s) need as many whole "
+                f"numbers from 0 to {choices - 1}"
+            )
+        rewards, solved = self.play(chosen)
+        self.arrays["success"] |= solved
+        self.arrays["steps"] += 1
+        ended, never = self.arrays["steps"] >= self.episode_steps, np.zeros(self.num_envs, bool)
+        terminated, truncated = (ended, never) if self.has_an_end else (never, ended)
+        observation = self.observe()
+        info: dict[str, Any] = {"success": self.arrays["success"].astype(bool)}
+        if not ended.any():
+            return observation, rewards, terminated, truncated, with_masks(info, ~never)
+        rows = np.flatnonzero(ended)
+        info = split_ended(info, rows.astype(np.int32), self.num_envs)
+        info["final_obs"] = final_observations(observation, rows.astype(np.int32), self.num_envs)
+        info["_final_obs"] = mask_of(rows.astype(np.int32), self.num_envs)
+        self._begin(rows)
+        return self.observe(), rewards, terminated, truncated, info
+
+    def _begin(self, rows: Rows) -> None:
+        for name in ("steps", "success"):
+            self.arrays[name][rows] = 0
+        self.begin(rows)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the games need to continue bit for bit."""
+        arrays = {name: array.copy() for name, array in self.arrays.items()}
+        return {"generators": generator_states(self.generators), **arrays}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `get_state` returned."""
+        self.generators = restored_generators(state["generators"])
+        for name, array in self.arrays.items():
+            array[:] = state[name]
+
+
+class DeepSea(SmallGame):
+    """A boat sinks one row a step and drifts left or right; treasure lies at the far lower right.
+
+    Only going right in every one of `size` steps finds it, each of which costs a little, and which
+    of the two actions goes right is another in every cell (Osband et al., 2020, bsuite): an agent
+    that tries actions at random needs some 2^size episodes. The observation is the cell, one-hot.
+
+    Args:
+        num_envs: How many copies.
+        size: Rows and columns of the sea.
+        mapping: Seed of which action goes right in which cell, the same for all copies.
+        move_cost: What going right costs over an episode, in treasures.
+    """
+
+    has_an_end = True
+
+    def __init__(
+        self, num_envs: int = 1, size: int = 10, mapping: int = 0, move_cost: float = 0.01
+    ) -> None:
+        if size < 2:
+            raise ValueError(f"size is {size}, but must be 2 or more")
+        super().__init__(num_envs, size * size, 2, size, ("column",))
+        self.size, self.move_cost = size, move_cost
+        self._right = np.random.default_rng(mapping).integers(2, size=(size, size))
+
+    def begin(self, rows: Rows) -> None:
+        """At the upper left."""
+        self.arrays["column"][rows] = 0
+
+    def play(self, actions: Array) -> tuple[Array, Array]:
+        """Sinks by a row; the treasure is 1."""
+        row, column = self.arrays["steps"], self.arrays["column"]
+        right = actions == self._right[row, column]
+        found = right & (column == self.size - 1) & (row == self.size - 1)
+        rewards = found - self.move_cost / self.size * right
+        self.arrays["column"] = np.clip(column + np.where(right, 1, -1), 0, self.size - 1)
+        return rewards, found
+
+    def observe(self) -> NDArray[np.float32]:
+        """Return the cell, one-hot; after the last row nothing."""
+        seen = np.zeros((self.num_envs, self.size, self.size), np.float32)
+        afloat = np.flatnonzero(self.arrays["steps"] < self.size)
+        seen[afloat, self.arrays["steps"][afloat], self.arrays["column"][afloat]] = 1.0
+        return seen.reshape(self.num_envs, -1)
+
+    def places(self) -> Array:
+        """Return row and column."""
+        return np.stack([self.arrays["steps"], self.arrays["column"]], axis=1)
+
+
+class OrderedButtons(SmallGame):
+    """On a ring of cells, press button A, then button B on the other side in time.
+
+    The actions are left, right and press. Every state is soon old to an agent that moves at random;
+    what it never does is to walk from A to B without turning back: only the sequence is new. A
+    policy without memory solves it: walk on to the right, and press where there is a button. The
+    observation is the cell, one-hot, and two lamps, each lit in the step after its button was
+    pressed.
+
+    Args:
+        num_envs: How many copies.
+        cells: Of the ring, an even number.
+        slack: Steps that the way from A to B may take beyond the shortest, pressing included.
+        episode_steps: Steps of an episode; by default three times around the ring.
+        press_cost: What a press costs, in rewards for B in time.
+    """
+
+    LEFT, RIGHT, PRESS = range(3)
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        cells: int = 20,
+        slack: int = 2,
+        episode_steps: int | None = None,
+        press_cost: float = 0.001,
+    ) -> None:
+        if cells < 4 or cells % 2:
+            raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
+        if slack < 0:
+            raise ValueError(f"slack is {slack}, but must be 0 or more")
+        super().__init__(
+            num_envs, cells + 2, 3, episode_steps or 3 * cells, ("cell", "lamp", "time_left")
+        )
+        self.cells, self.press_cost = cells, press_cost
+        self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
+
+    def begin(self, rows: Rows) -> None:
+        """Anywhere on the ring, nothing pressed."""
+        draws = [self.generators[row].integers(self.cells) for row in rows]
+        self.arrays["cell"][rows] = draws
+        for name in ("lamp", "time_left"):
+            self.arrays[name][rows] = 0
+
+    def play(self, actions: Array) -> tuple[Array, Array]:
+        """Walks or presses; B in time is 1, once for every A."""
+        cell, left = self.arrays["cell"], self.arrays["time_left"]
+        press = actions == self.PRESS
+        first, second = press & (cell == 0), press & (cell == self.cells // 2)
+        in_time = second & (left > 0)
+        left = np.maximum(left - 1, 0)
+        self.arrays["time_left"] = np.where(first, self._allowed, np.where(in_time, 0, left))
+        self.arrays["lamp"] = first + 2 * second
+        move = (actions == self.RIGHT).astype(np.int64) - (actions == self.LEFT)
+        self.arrays["cell"] = (cell + move) % self.cells
+        return in_time - self.press_cost * press, in_time
+
+    def observe(self) -> NDArray[np.float32]:
+        """Return the cell and the lamps."""
+        seen = np.zeros((self.num_envs, self.cells + 2), np.float32)
+        everyone = np.arange(self.num_envs)
+        seen[everyone, self.arrays["cell"]] = 1.0
+        for lamp in (1, 2):
+            seen[:, self.cells + lamp - 1] = self.arrays["lamp"] == lamp
+        return seen
+
+    def places(self) -> Array:
+        """Return the cell."""
+        return self.arrays["cell"][:, None].copy()

@@ -1,0 +1,147 @@
+"""The small games: rules by hand, what makes them hard, and saving."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import mimex.envs  # noqa: F401
+from mimex.envs.small import DeepSea, OrderedButtons
+
+LEFT, RIGHT, PRESS = OrderedButtons.LEFT, OrderedButtons.RIGHT, OrderedButtons.PRESS
+
+
+def rightmost(sea: DeepSea) -> np.ndarray:
+    """The actions that go right in each copy's cell."""
+    return sea._right[sea.arrays["steps"], sea.arrays["column"]]
+
+
+def test_going_right_all_the_way_finds_the_treasure_and_costs_a_hundredth() -> None:
+    sea = DeepSea(2, size=6)
+    sea.reset(seed=0)
+    total = np.zeros(2)
+    for step in range(6):
+        actions = rightmost(sea)
+        actions[1] = 1 - actions[1]  # the other one always goes left
+        _, rewards, terminated, truncated, info = sea.step(actions)
+        total += rewards
+        assert terminated.all() == (step == 5)
+        assert not truncated.any()
+    np.testing.assert_allclose(total, [1 - 0.01, 0.0])
+    np.testing.assert_array_equal(info["final_info"]["success"], [True, False])
+
+
+def test_one_step_to_the_left_loses_the_treasure() -> None:
+    sea = DeepSea(6, size=6)
+    sea.reset(seed=0)
+    for step in range(6):
+        actions = rightmost(sea)
+        actions[step] = 1 - actions[step]  # copy k errs once, at step k
+        *_, info = sea.step(actions)
+    assert not info["final_info"]["success"].any()
+
+
+def test_random_actions_solve_a_sea_as_seldom_as_they_should() -> None:
+    sea, generator = DeepSea(4096, size=6), np.random.default_rng(0)
+    sea.reset(seed=0)
+    for _ in range(6):
+        *_, info = sea.step(generator.integers(2, size=4096))
+    assert 30 < info["final_info"]["success"].sum() < 105  # 64 of 4,096 expected
+
+
+def test_which_action_goes_right_differs_from_cell_to_cell_and_from_mapping_to_mapping() -> None:
+    one, other = DeepSea(mapping=0), DeepSea(mapping=1)
+    assert 0.3 < one._right.mean() < 0.7
+    assert (one._right != other._right).any()
+
+
+def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
+    """Rewards of one copy that starts at button A."""
+    buttons.reset(seed=0)
+    buttons.arrays["cell"][:] = 0
+    return np.array([buttons.step(np.array([action]))[1][0] for action in actions])
+
+
+@pytest.mark.parametrize(
+    ("between", "paid"),
+    [
+        ([RIGHT] * 4, True),
+        ([LEFT] * 4, True),  # it is a ring
+        ([RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT], True),  # two steps too many: the slack
+        ([RIGHT, LEFT, RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT], False),
+    ],
+)
+def test_b_pays_in_time_after_a(between: list[int], paid: bool) -> None:
+    rewards = walk(OrderedButtons(cells=8, slack=2), [PRESS, *between, PRESS])
+    np.testing.assert_allclose(rewards[-1], (1.0 if paid else 0.0) - 0.001)
+    assert (rewards[:-1] <= 0).all()
+
+
+def test_the_ring_has_no_end_of_its_own() -> None:
+    buttons = OrderedButtons(cells=8, episode_steps=2)
+    buttons.reset(seed=0)
+    buttons.step(np.array([LEFT]))
+    _, _, terminated, truncated, _ = buttons.step(np.array([LEFT]))
+    assert (terminated[0], truncated[0]) == (False, True)
+
+
+def test_b_alone_and_b_twice_pay_nothing_more() -> None:
+    assert walk(OrderedButtons(cells=8), [RIGHT] * 4 + [PRESS])[-1] < 0
+    assert walk(OrderedButtons(cells=8), [PRESS] + [RIGHT] * 4 + [PRESS, PRESS])[-1] < 0
+
+
+def test_a_policy_without_memory_solves_the_buttons_and_chance_does_not() -> None:
+    buttons, generator = OrderedButtons(256), np.random.default_rng(0)
+
+    def reactive(seen: np.ndarray) -> np.ndarray:
+        at_button = (seen[:, 0] + seen[:, 10]) * (1 - seen[:, 20:].sum(axis=1)) > 0
+        return np.where(at_button, PRESS, RIGHT)
+
+    solved = {}
+    for name in ("reactive", "chance"):
+        seen, _ = buttons.reset(seed=1)
+        for _ in range(buttons.episode_steps):
+            chosen = reactive(seen) if name == "reactive" else generator.integers(3, size=256)
+            seen, *_, info = buttons.step(chosen)
+        solved[name] = info["final_info"]["success"].mean()
+    assert solved["reactive"] == 1.0
+    assert solved["chance"] < 0.05
+
+
+@pytest.mark.parametrize("make", [DeepSea, OrderedButtons])
+def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
+    games, generator = make(5), np.random.default_rng(0)
+    games.reset(seed=3)
+    moves = generator.integers(2, size=(80, 5))
+    for move in moves[:30]:
+        games.step(move)
+    saved = games.get_state()
+    straight = [games.step(move)[0] for move in moves[30:]]
+    other = make(5)
+    other.reset(seed=9)
+    other.set_state(saved)
+    np.testing.assert_array_equal(straight, [other.step(move)[0] for move in moves[30:]])
+
+
+@pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons"])
+def test_gymnasium_knows_them(name: str) -> None:
+    games = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=3)
+    observation, _ = games.reset(seed=0)
+    assert games.observation_space.contains(observation)
+    with pytest.raises(ValueError, match="need as many whole numbers from 0 to"):
+        games.step(np.array([0, 1, 7]))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DeepSea(size=1), "size is 1, but must be 2 or more"),
+        (lambda: OrderedButtons(cells=7), "cells is 7, but must be an even number"),
+        (lambda: OrderedButtons(slack=-1), "slack is -1, but must be 0 or more"),
+        (lambda: DeepSea(0), "num_envs is 0, but must be 1 or more"),
+    ],
+)
+def test_what_makes_no_game_is_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
