@@ -71,9 +71,9 @@ def make_model(way: str, seed: int) -> PPO:
     )
     if how.startswith("step"):
         return make_ppo(wrapped, seed)
-    pays = {"pays": wrapped.at_once()}
+    buffer = {"bonus": wrapped.at_once()}
     return make_ppo(
-        wrapped, seed, rollout_buffer_class=BonusRolloutBuffer, rollout_buffer_kwargs=pays
+        wrapped, seed, rollout_buffer_class=BonusRolloutBuffer, rollout_buffer_kwargs=buffer
     )
 
 

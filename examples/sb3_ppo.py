@@ -34,7 +34,7 @@ def main(steps: int = 60_000, folder: str = "sb3_ppo_run") -> float:
         "MlpPolicy", env, n_steps=64, batch_size=128, n_epochs=4, gae_lambda=0.98, seed=0,
         device="cpu",
         rollout_buffer_class=BonusRolloutBuffer,  # leave these two lines out to pay step by step,
-        rollout_buffer_kwargs={"pays": bonus_env.at_once()},  # which is slower
+        rollout_buffer_kwargs={"bonus": bonus_env.at_once()},  # which is slower
     )  # fmt: skip
     model.learn(steps)
     lengths = [episode["l"] for episode in model.ep_info_buffer]

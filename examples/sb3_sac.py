@@ -26,7 +26,7 @@ def main(steps: int = 3_000, folder: str = "sb3_sac_run") -> ReplayBonus:
         "MlpPolicy", env, learning_starts=200, buffer_size=50_000, batch_size=64, seed=0,
         device="cpu",
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"pays": bonus},
+        replay_buffer_kwargs={"bonus": bonus},
     )  # fmt: skip
     model.learn(steps)
     print(bonus.metrics)

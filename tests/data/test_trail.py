@@ -175,9 +175,9 @@ def test_the_replay_of_stable_baselines_also_when_it_has_gone_round(
     stream = Stream(ends, length, stride, ends_at)
     steps, envs = stream.ended.shape
     bonus = MIMEx(None, length, mask=AllMask(), action_dim=2)
-    pays = sb3.ReplayBonus(bonus, ends_at=ends_at, stride=stride)
+    held = sb3.ReplayBonus(bonus, ends_at=ends_at, stride=stride)
     boxes = spaces.Box(-1e3, 1e3, (1,)), spaces.Box(-9, 9, (2,))
-    buffer = sb3.BonusReplayBuffer(slots * envs, *boxes, n_envs=envs, pays=pays)
+    buffer = sb3.BonusReplayBuffer(slots * envs, *boxes, n_envs=envs, bonus=held)
     for t in range(steps):
         over = stream.ended[t]
         arrived = np.where(over[:, None], stream.final[t], stream.now[t + 1])

@@ -1,5 +1,8 @@
 """Runs where ray[rllib] is installed; see the module's docstring for the versions tried."""
 
+import copy
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -8,10 +11,20 @@ pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed", exc_type=
 
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.tune.registry import register_env
 
-from mimex import BonusScale, MIMEx
+from mimex import BonusScale, MIMEx, Window
 from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
-from mimex.interop.rllib import BonusConnector
+from mimex.interop.rllib import BonusConnector, add_bonus
+
+
+def pendulum():
+    return gymnasium.make("Pendulum-v1")
+
+
+def connector(built):
+    pieces = built.learner_group._learner._learner_connector.connectors
+    return next(piece for piece in pieces if isinstance(piece, BonusConnector))
 
 
 class Peek(ConnectorV2):
@@ -30,29 +43,27 @@ class Peek(ConnectorV2):
         return batch
 
 
-def train(bonus, seen=None, iterations=2, env=ProbeEnv, **options):
-    def connector(observation_space, action_space):
-        piece = BonusConnector(observation_space, action_space, bonus=bonus, **options)
-        return [piece, Peek(seen if seen is not None else [])]
-
+def algorithm(bonus, env=ProbeEnv, **options):
+    register_env("probe", lambda config: env())
     config = (
         PPOConfig()
-        .environment(env if isinstance(env, str) else lambda config: env())
-        .env_runners(num_env_runners=0, episode_lookback_horizon=5)
-        .learners(num_learners=0, learner_connector=connector)
+        .environment("probe")
+        .env_runners(num_env_runners=0)
+        .learners(num_learners=0)
         .training(train_batch_size=64, minibatch_size=32, num_epochs=1)
         .debugging(seed=0)
     )
-    if not isinstance(env, str):
-        from ray.tune.registry import register_env
+    return add_bonus(config, bonus, **options).build_algo()
 
-        register_env("probe", lambda config: env())
-        config = config.environment("probe")
-    algorithm = config.build_algo()
+
+def train(bonus, seen=None, iterations=2, **options):
+    built = algorithm(bonus, **options)
+    if seen is not None:
+        built.learner_group._learner._learner_connector.insert_after(BonusConnector, Peek(seen))
     for _ in range(iterations):
-        algorithm.train()
-    weights = algorithm.get_module().state_dict()
-    algorithm.stop()
+        built.train()
+    weights = built.get_module().state_dict()
+    built.stop()
     return torch.cat([value.flatten() for value in weights.values()])
 
 
@@ -94,5 +105,28 @@ def test_the_policy_moves_with_the_bonus():
 
 def test_the_bonus_is_trained_on_each_window_once():
     bonus = MIMEx(length=3)
-    train(bonus, env="Pendulum-v1", iterations=1, batch_size=32)
+    train(bonus, env=pendulum, iterations=1, batch_size=32)
     assert bonus.steps == 2
+
+
+def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):
+    bonus, again = MIMEx(length=3), MIMEx(length=3, seed=7)
+    first, second = (algorithm(b, env=pendulum, batch_size=32) for b in (bonus, again))
+    first.train()
+    second.train()
+    saved = copy.deepcopy(connector(first).get_state())
+    first.save_to_path(tmp_path / "run")
+    first.train()  # what happens later is not in the file
+    second.restore_from_path(tmp_path / "run")
+    loaded = connector(second).get_state()
+    assert loaded["scale"] == saved["scale"]
+    assert loaded["paid"] == saved["paid"]
+    window = Window(torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(0)))
+    reference = MIMEx(length=3)
+    reference.load_state_dict(saved["bonus"])
+    assert torch.equal(again.reward(window), reference.reward(window))
+    assert not torch.equal(again.reward(window), bonus.reward(window))
+    second.train()  # and it goes on
+    assert again.steps == reference.steps + 2
+    for built in (first, second):
+        built.stop()

@@ -32,7 +32,7 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     ]
     if at_once:
         assert [p.total.tolist() for p in paid] == [[1.0, 2.0], [0.0, 4.0]]
-        settled = stream.settle()
+        settled = stream.rollout_rewards()
         totals, intrinsic = settled.total.tolist(), settled.intrinsic.tolist()
     else:
         totals = [p.total.tolist() for p in paid]
@@ -55,7 +55,7 @@ def test_steps_that_only_reset_enter_no_average(at_once):
     for resets in ignored:
         step = stream.step([0, 0], rows(1, 1), 1.0 * ~resets, [False] * 2, ignored=resets)
         paid.append(step.intrinsic)
-    intrinsic = stream.settle().intrinsic if at_once else torch.stack(paid)
+    intrinsic = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
     assert intrinsic[torch.as_tensor(ignored)].tolist() == [0.0] * 4
     assert intrinsic[0].tolist() == [0.5] * 2  # beta times the task's reward
     assert intrinsic[~torch.as_tensor(ignored)].tolist() == pytest.approx([0.5] * 4, rel=4e-3)
@@ -72,7 +72,7 @@ def test_settling_scores_each_piece_before_it_is_learned():
     stream.start(observations[0])
     for row in observations[1:]:
         stream.step([0] * 4, row, np.zeros(4), [False] * 4)
-    paid = stream.settle().intrinsic
+    paid = stream.rollout_rewards().intrinsic
     fresh = RND(6)
     plain = BonusStream(fresh, 4, BOX, TWO, beta=1.0, learn_every=16)
     plain.start(observations[0])
@@ -188,7 +188,7 @@ def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
     stream.at_once = at_once
     stream.start(observations[0])
     paid = play(stream, observations, ends)
-    paid = stream.settle().intrinsic if at_once else torch.stack(paid)
+    paid = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
     for env in (0, 1):
         matrix = None
         for t in range(1, 20):

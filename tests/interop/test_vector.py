@@ -87,15 +87,15 @@ def test_a_masked_reset_leaves_the_other_windows_alone():
     assert bonus.windows[-1].features[:, -2, 2].tolist() == [0.0, 1.0]
 
 
-def test_the_bonus_learns_from_each_transition_once():
-    env = wrap_vector(
-        gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="sync"), RND(), learn_every=20
-    )
+@pytest.mark.parametrize(("settings", "trained"), [({}, 5), ({"train_fraction": 1.0}, 20)])
+def test_the_bonus_learns_once_from_a_quarter_of_the_transitions_or_all(settings, trained):
+    envs = gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="sync")
+    env = wrap_vector(envs, RND(), learn_every=20, **settings)
     env.reset(seed=0)
     for _ in range(13):  # 52 transitions: after 20 and 40
         env.step(env.action_space.sample())
     assert env.stream.bonus.steps == 2
-    assert env.stream.metrics["bonus/trained"] == 20
+    assert env.stream.metrics["bonus/trained"] == trained
 
 
 def test_making_the_wrapper_touches_the_environment_not_once():

@@ -98,7 +98,7 @@ def sb3_at_once(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = N
         n_epochs=1,
         device="cpu",
         rollout_buffer_class=BonusRolloutBuffer,
-        rollout_buffer_kwargs={"pays": env.at_once()},
+        rollout_buffer_kwargs={"bonus": env.at_once()},
     )
     return model.learn(128)
 
@@ -114,7 +114,7 @@ def sb3_sac(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = None)
         make_env(),
         learning_starts=100,
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"pays": ReplayBonus(bonus or MIMEx(normalise=True))},
+        replay_buffer_kwargs={"bonus": ReplayBonus(bonus or MIMEx(normalise=True))},
         buffer_size=1000,
         device="cpu",
     )

@@ -110,16 +110,16 @@ def _of_replay(model: Any) -> Evidence:
     samples = model.replay_buffer.sample(SAMPLED_STEPS, env=model.get_vec_normalize_env())
     rewards = samples.rewards[:, 0].cpu().numpy()
     observations = samples.observations
-    pays = getattr(model.replay_buffer, "pays", None)
+    found = getattr(model.replay_buffer, "bonus", None)
     return Evidence(
         rewards,
         rewards,
         _one({k: v.cpu().numpy() for k, v in observations.items()})
         if isinstance(observations, dict)
         else observations.cpu().numpy(),
-        paid=getattr(pays, "paid", None),
-        bonus=getattr(pays, "bonus", None),
-        scale=getattr(pays, "scale", None),
+        paid=getattr(found, "paid", None),
+        bonus=getattr(found, "bonus", None),
+        scale=getattr(found, "scale", None),
         replayed=True,
     )
 

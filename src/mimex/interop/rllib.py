@@ -1,11 +1,10 @@
 """The bonus for RLlib (new API stack), as a piece of the learner's connector pipeline.
 
-Tested with ray 2.60.0 and gymnasium 1.2.2 (which it pins) beside torch 2.13.
+Run with ray 2.60.0 and gymnasium 1.2.2 (which it pins) beside torch 2.13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -19,18 +18,56 @@ from mimex.interop.weighted import BonusOptions, WeightedBonus
 from mimex.types import Metrics, Window
 
 
+def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
+    """A configuration of RLlib with a bonus: ``add_bonus(PPOConfig()..., MIMEx())``.
+
+    Args:
+        config: An ``AlgorithmConfig`` of the new API stack, otherwise complete.
+        bonus: The intrinsic reward. With several learners each has a copy of its own.
+        options: As of ``BonusConnector``.
+    """
+    length = bonus.length * options.get("stride", 1)
+    return config.learners(
+        learner_class=_saving_its_bonus(config.learner_class),
+        learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
+    ).env_runners(episode_lookback_horizon=length)  # where a rollout cuts an episode
+
+
+def _saving_its_bonus(learner_class: Any) -> Any:
+    """A learner whose checkpoints hold the bonus: RLlib's leave out what its connectors know."""
+
+    class Learner(learner_class):  # type: ignore[misc]
+        def get_state(
+            self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+        ) -> dict[str, Any]:
+            state: dict[str, Any] = super().get_state(
+                components, not_components=not_components, **kwargs
+            )
+            if self._check_component("bonus", components, not_components):
+                state["bonus"] = self._bonus().get_state()
+            return state
+
+        def set_state(self, state: dict[str, Any]) -> None:
+            super().set_state(state)
+            if "bonus" in state:
+                self._bonus().set_state(state["bonus"])
+
+        def _bonus(self) -> BonusConnector:
+            pieces = self._learner_connector.connectors
+            return next(piece for piece in pieces if isinstance(piece, BonusConnector))
+
+    return Learner
+
+
 class BonusConnector(ConnectorV2):
     """Adds the bonus to the rewards of episodes before advantages are computed, and trains it.
 
-    ``config.learners(learner_connector=lambda obs, act: BonusConnector(obs, act, bonus=bonus))``,
-    with ``config.env_runners(episode_lookback_horizon=bonus.length)`` (times the stride): where a
-    rollout cuts an episode, windows reach back over the cut as far as that. With several learners
-    each has a bonus of its own. RLlib's checkpoints hold it (``get_state``, ``set_state``).
+    ``add_bonus`` puts it in place.
 
     Args:
         input_observation_space: As RLlib gives it; what the episodes say is used.
         input_action_space: Likewise.
-        bonus: What pays.
+        bonus: The intrinsic reward.
         batch_size: Windows of a learning step; each window is learned from once.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
@@ -98,17 +135,9 @@ class BonusConnector(ConnectorV2):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """As ``state_dict``, for RLlib's checkpoints (which are pickles)."""
-        return self.state_dict()
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """As ``load_state_dict``, from RLlib's checkpoints."""
-        self.load_state_dict(state)
-
-    def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and what was paid."""
         return self.weighted.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continues from a state that ``get_state`` gave."""
         self.weighted.load_state_dict(state)

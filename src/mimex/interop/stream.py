@@ -33,13 +33,15 @@ class BonusStream(WeightedBonus):
     Each observation is encoded once.
 
     Args:
-        bonus: What pays.
+        bonus: The intrinsic reward.
         num_envs: Environments side by side.
         observation_space: Of one environment.
         action_space: Of one environment.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
-        train_fraction: Share of those windows that is learned from.
+        train_fraction: Share of those windows that is learned from, drawn at random; all are
+            scored. A quarter of 512 are the 128 a step with which contrast is measured, and half
+            the time.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
 
@@ -51,7 +53,7 @@ class BonusStream(WeightedBonus):
         action_space: spaces.Space[Any],
         *,
         learn_every: int | None = 512,
-        train_fraction: float = 1.0,
+        train_fraction: float = 0.25,
         **options: Unpack[BonusOptions],
     ) -> None:
         super().__init__(bonus, **options)
@@ -62,9 +64,9 @@ class BonusStream(WeightedBonus):
         self.read, self.read_action = self.readers(observation_space, action_space)
         self.transitions = 0
         self.training = True  # steps are paid for and learned from
-        self.at_once = False  # steps are not paid for one by one, but by settle()
+        self.at_once = False  # steps are not paid for one by one, but by rollout_rewards()
         # window, real, reward, ended, and what an episodic bonus paid, of each step
-        self._unpaid: list[tuple[Window, Tensor, Tensor, Tensor, Tensor | None]] = []
+        self._rollout: list[tuple[Window, Tensor, Tensor, Tensor, Tensor | None]] = []
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
@@ -136,7 +138,7 @@ class BonusStream(WeightedBonus):
             window = window[real]
         followed = self._follow_episode(window, real, first) if self.training else None
         if self.at_once and self.training:
-            self._unpaid.append((window, real, extrinsic, ended, followed))
+            self._rollout.append((window, real, extrinsic, ended, followed))
         if self.at_once or not self.training:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
@@ -170,8 +172,8 @@ class BonusStream(WeightedBonus):
             raise ValueError(f"{name} has shape {tuple(found.shape)}; {expected}.")
         return found
 
-    def settle(self, seen: Any = None) -> Rewards:
-        """With ``at_once``: pays for all steps since it was last called, ``(M, N)``.
+    def rollout_rewards(self, seen: Any = None) -> Rewards:
+        """With ``at_once``: the rewards of all steps since it was last called, ``(M, N)``.
 
         Args:
             seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalised,
@@ -181,8 +183,8 @@ class BonusStream(WeightedBonus):
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics, endeds, followed = zip(*self._unpaid, strict=True)
-        self._unpaid = []
+        windows, reals, extrinsics, endeds, followed = zip(*self._rollout, strict=True)
+        self._rollout = []
         window, real = Window.cat(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
         piece = self.learn_every or 512
@@ -202,9 +204,9 @@ class BonusStream(WeightedBonus):
         self.transitions += len(window)
         return self.combine(extrinsic, raw, real)
 
-    def forget_unpaid(self) -> None:
+    def forget_rollout(self) -> None:
         """With ``at_once``: drops the steps of a rollout that was given up."""
-        self._unpaid = []
+        self._rollout = []
 
     def _score_and_learn(self, window: Window) -> Tensor:
         if self.learn_every is None:
@@ -251,7 +253,7 @@ class BonusStream(WeightedBonus):
             raise ValueError(f"this is no state of a BonusStream: {error!r}.") from error
         super().load_state_dict(state)
         self._tracker, self._window = tracker, None if tracker is None else tracker.window()
-        self._unpaid, self._pending, self.transitions = [], pending, transitions
+        self._rollout, self._pending, self.transitions = [], pending, transitions
 
     def save(self, path: Path | str) -> None:
         """Writes ``state_dict`` to a file (safetensors and JSON: loading executes nothing)."""

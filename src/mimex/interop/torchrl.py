@@ -28,7 +28,7 @@ class BonusTransform(Transform):  # type: ignore[misc]
     all environments share one bonus.
 
     Args:
-        bonus: What pays. Discrete actions must be one-hot, as GymEnv gives them.
+        bonus: The intrinsic reward. Discrete actions must be one-hot, as GymEnv gives them.
         add: Whether ``"reward"`` becomes the sum of both; ``"extrinsic_reward"`` keeps the other
             part.
         observation_key: What the bonus looks at.

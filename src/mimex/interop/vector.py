@@ -20,7 +20,7 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: The environment.
-        bonus: What pays.
+        bonus: The intrinsic reward.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ...
     """
 
@@ -69,7 +69,7 @@ class BonusVectorWrapper(VectorWrapper):
 
     Args:
         env: The environment. Its ``metadata["autoreset_mode"]`` says how it resets.
-        bonus: What pays.
+        bonus: The intrinsic reward.
         autoreset_mode: For environments that do not say it.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ...
     """

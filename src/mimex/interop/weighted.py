@@ -34,7 +34,7 @@ class WeightedBonus:
     """A bonus, its scale, and what was paid so far.
 
     Args:
-        bonus: What pays.
+        bonus: The intrinsic reward.
         beta: Size of the bonus beside the task's reward, or a ``BonusScale`` for schedules and for
             the raw bonus.
         ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the

@@ -32,16 +32,16 @@ def test_ppo_comes_back_with_its_bonus_and_its_normaliser(tmp_path):
 
 
 def test_sac_comes_back_with_replay_and_bonus_and_goes_on(tmp_path):
-    pays = ReplayBonus(MIMEx(length=3), beta=0.1)
+    held = ReplayBonus(MIMEx(length=3), beta=0.1)
     model = SAC(
         "MlpPolicy", pendulum(1), learning_starts=20, batch_size=8, buffer_size=60, device="cpu",
-        replay_buffer_class=BonusReplayBuffer, replay_buffer_kwargs={"pays": pays},
+        replay_buffer_class=BonusReplayBuffer, replay_buffer_kwargs={"bonus": held},
     )  # fmt: skip
     model.learn(40)
     save(model, tmp_path)
     again = ReplayBonus(MIMEx(length=3), beta=0.1)
     loaded = load(SAC, tmp_path, pendulum(1), again, device="cpu")
-    assert again.bonus.steps == pays.bonus.steps == 20
+    assert again.bonus.steps == held.bonus.steps == 20
     for buffer in (model.replay_buffer, loaded.replay_buffer):
         np.random.seed(0)  # noqa: NPY002 - Stable-Baselines3 samples with it
         buffer.rewards_sampled = buffer.sample(16).rewards
@@ -51,17 +51,17 @@ def test_sac_comes_back_with_replay_and_bonus_and_goes_on(tmp_path):
 
 
 def test_a_pickled_model_holds_no_bonus_but_still_acts(tmp_path):
-    pays = ReplayBonus(MIMEx(length=3), encoder=lambda x: x.float())
+    held = ReplayBonus(MIMEx(length=3), encoder=lambda x: x.float())
     model = SAC(
         "MlpPolicy", pendulum(1), learning_starts=5, batch_size=4, buffer_size=20, device="cpu",
-        replay_buffer_class=BonusReplayBuffer, replay_buffer_kwargs={"pays": pays},
+        replay_buffer_class=BonusReplayBuffer, replay_buffer_kwargs={"bonus": held},
     )  # fmt: skip
     model.learn(10)
     model.save(tmp_path / "model")
     loaded = SAC.load(tmp_path / "model", device="cpu", env=pendulum(1))
     assert loaded.predict(np.zeros(3, np.float32))[0].shape == (1,)
-    assert loaded.replay_buffer.pays.bonus is None
-    with pytest.raises(RuntimeError, match="came out of a pickle"):
+    assert loaded.replay_buffer.bonus.bonus is None
+    with pytest.raises(RuntimeError, match=r"holds no bonus.*ReplayBonus"):
         loaded.learn(10)
 
 

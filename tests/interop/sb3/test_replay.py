@@ -17,18 +17,18 @@ def probes(num_envs=2, action_space=None):
     return DummyVecEnv([lambda n=n: ProbeEnv(n, action_space) for n in range(num_envs)])
 
 
-def dqn(pays, env=None, **kwargs):
+def dqn(held, env=None, **kwargs):
     kwargs = {"learning_starts": 10, "buffer_size": 60, "train_freq": 4, "batch_size": 8} | kwargs
     return DQN(
         "MlpPolicy", env or probes(), seed=0, device="cpu", replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"pays": pays}, **kwargs,
+        replay_buffer_kwargs={"bonus": held}, **kwargs,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_sampled_rewards_are_those_of_each_transitions_own_window(ends_at):
-    pays = ReplayBonus(NotingBonus(3), beta=BonusScale(0.5, "raw"), ends_at=ends_at)
-    model = dqn(pays)
+    held = ReplayBonus(NotingBonus(3), beta=BonusScale(0.5, "raw"), ends_at=ends_at)
+    model = dqn(held)
     model.learn(200)  # the ring of 30 slots was overwritten more than twice
     samples = model.replay_buffer.sample(256)
     episode, step = samples.observations[:, 1], samples.observations[:, 2]
@@ -83,7 +83,7 @@ def test_the_critics_targets_move_with_the_bonus():
         model = SAC(
             "MlpPolicy", probes(1, BOX), learning_starts=20, batch_size=8, buffer_size=100, seed=0,
             device="cpu", replay_buffer_class=BonusReplayBuffer,
-            replay_buffer_kwargs={"pays": ReplayBonus(bonus, beta=1.0)},
+            replay_buffer_kwargs={"bonus": ReplayBonus(bonus, beta=1.0)},
         )  # fmt: skip
         model.learn(30)
         return torch.cat([p.flatten() for p in model.critic.parameters()])
@@ -103,10 +103,10 @@ def test_nothing_is_learned_before_learning_starts_and_then_once_a_batch():
 
 def test_learn_every_scores_the_batches_between():
     bonus = RND()
-    pays = ReplayBonus(bonus, learn_every=3)
-    model = dqn(pays, env=probes(1), learning_starts=10, train_freq=1)
+    held = ReplayBonus(bonus, learn_every=3)
+    model = dqn(held, env=probes(1), learning_starts=10, train_freq=1)
     model.learn(20)
-    assert pays.batches == 10
+    assert held.batches == 10
     assert bonus.steps == 3
 
 
@@ -125,13 +125,13 @@ def test_td3_with_normalised_observations_and_an_action_conditioned_bonus():
     model = TD3(
         "MlpPolicy", env, learning_starts=20, batch_size=8, buffer_size=100, device="cpu",
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"pays": ReplayBonus(bonus, beta=BonusScale(0.1))},
+        replay_buffer_kwargs={"bonus": ReplayBonus(bonus, beta=BonusScale(0.1))},
     )  # fmt: skip
     model.learn(40)
     assert bonus.steps > 0
     noted = NotingBonus(1)
     buffer = model.replay_buffer
-    buffer.pays = ReplayBonus(noted, beta=0.0)
+    buffer.bonus = ReplayBonus(noted, beta=0.0)
     slots, envs = np.array([3]), np.array([0])
     normalised = buffer._windows(slots, envs, env).features[0, -1]
     expected = env.normalize_obs(buffer.next_observations[3, 0])
@@ -149,11 +149,11 @@ def test_dict_observations_choose_an_entry():
         def observation(self, observation):
             return {"probe": observation, "noise": np.zeros(2, np.float32)}
 
-    bonus = NotingBonus(3)
+    bonus, raw = NotingBonus(3), BonusScale(1.0, "raw")
     model = DQN(
         "MultiInputPolicy", DummyVecEnv([Pair]), learning_starts=5, batch_size=8, buffer_size=50,
         device="cpu", replay_buffer_class=BonusDictReplayBuffer,
-        replay_buffer_kwargs={"pays": ReplayBonus(bonus, beta=BonusScale(1.0, "raw"), key="probe")},
+        replay_buffer_kwargs={"bonus": ReplayBonus(bonus, beta=raw, key="probe")},
     )  # fmt: skip
     model.learn(40)
     samples = model.replay_buffer.sample(64)
@@ -177,7 +177,7 @@ def test_the_schedule_of_beta_goes_by_environment_steps():
 def test_what_cannot_work_is_refused():
     with pytest.raises(ValueError, match="optimize_memory_usage=True"):
         BonusReplayBuffer(
-            10, BOX, BOX, pays=ReplayBonus(RND()), optimize_memory_usage=True,
+            10, BOX, BOX, bonus=ReplayBonus(RND()), optimize_memory_usage=True,
             handle_timeout_termination=False,
         )  # fmt: skip
     with pytest.raises(ValueError, match="learn_every=0"):

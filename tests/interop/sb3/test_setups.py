@@ -47,7 +47,7 @@ def at_once(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
         n_epochs=1,
         device="cpu",
         rollout_buffer_class=BonusRolloutBuffer,
-        rollout_buffer_kwargs={"pays": wrapped.at_once()},
+        rollout_buffer_kwargs={"bonus": wrapped.at_once()},
     )
 
 
@@ -64,7 +64,7 @@ def test_dict_observations_need_no_other_class(key, width):
         buffer_size=100,
         device="cpu",
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"pays": ReplayBonus(replayed, key=key)},
+        replay_buffer_kwargs={"bonus": ReplayBonus(replayed, key=key)},
     )
     model.learn(24)
     assert replayed.feature_dim == width
@@ -110,7 +110,7 @@ def test_the_logger_carries_the_bonus_on_every_path(way):
             buffer_size=100,
             device="cpu",
             replay_buffer_class=BonusReplayBuffer,
-            replay_buffer_kwargs={"pays": ReplayBonus(RND())},
+            replay_buffer_kwargs={"bonus": ReplayBonus(RND())},
         )
     elif way == "step":
         env = BonusVecEnv(make_vec_env("Pendulum-v1", 2), RND())
@@ -167,7 +167,7 @@ def test_a_model_loaded_without_its_bonus_says_so_before_a_rollout_is_lost(tmp_p
     with pytest.raises(RuntimeError, match=r"mimex.interop.sb3.save and load.*env.at_once\(\)"):
         loaded.learn(32)
     assert env.stream.transitions <= 2
-    loaded.rollout_buffer.pays = env.at_once()
+    loaded.rollout_buffer.bonus = env.at_once()
     loaded.learn(32)
 
 
@@ -180,5 +180,5 @@ def test_what_replay_cannot_do_is_refused_with_the_reason(more, reason):
             "MlpPolicy",
             "Pendulum-v1",
             replay_buffer_class=BonusReplayBuffer,
-            replay_buffer_kwargs={"pays": ReplayBonus(RND()), **more},
+            replay_buffer_kwargs={"bonus": ReplayBonus(RND()), **more},
         )

@@ -212,7 +212,7 @@ def ppo(env, at_once, **kwargs):
     if at_once:
         kwargs |= {
             "rollout_buffer_class": BonusRolloutBuffer,
-            "rollout_buffer_kwargs": {"pays": env.at_once()},
+            "rollout_buffer_kwargs": {"bonus": env.at_once()},
         }
     return PPO(
         "MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, seed=0, device="cpu", **kwargs
@@ -266,8 +266,8 @@ def test_a_rollout_that_a_callback_gave_up_is_forgotten():
 def test_the_reward_of_vec_normalize_is_joined_by_the_bonus_as_it_is():
     bonus = NotingBonus(1, lambda w: torch.full((len(w),), 3.0))
     inner = BonusVecEnv(make_vec_env("Pendulum-v1", 2, seed=0), bonus, beta=BonusScale(1.0, "raw"))
-    pays = inner.at_once()
-    buffers = {"rollout_buffer_class": BonusRolloutBuffer, "rollout_buffer_kwargs": {"pays": pays}}
+    held = inner.at_once()
+    buffers = {"rollout_buffer_class": BonusRolloutBuffer, "rollout_buffer_kwargs": {"bonus": held}}
     model = PPO("MlpPolicy", VecNormalize(inner), n_steps=8, batch_size=8, device="cpu", **buffers)
     model.learn(16)
     assert model.rollout_buffer.rewards.max() <= 3.0  # Pendulum pays nothing above zero
@@ -287,7 +287,7 @@ def test_dict_observations():
     model = A2C(
         "MultiInputPolicy", env, n_steps=4, device="cpu",
         rollout_buffer_class=BonusDictRolloutBuffer,
-        rollout_buffer_kwargs={"pays": env.at_once()},
+        rollout_buffer_kwargs={"bonus": env.at_once()},
     )  # fmt: skip
     model.learn(4)
     assert (model.rollout_buffer.rewards >= 1.0).all()

@@ -15,7 +15,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from mimex.interop.sb3.replay import BonusReplayBuffer, ReplayBonus
-from mimex.interop.sb3.vec_env import BonusRolloutBuffer, BonusVecEnv
+from mimex.interop.sb3.vec_env import BonusRolloutBuffer, BonusVecEnv, RolloutBonus
 from mimex.train import checkpoint
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
@@ -42,7 +42,7 @@ def load(
     algorithm: type[Algorithm],
     folder: Path | str,
     env: VecEnv,
-    pays: ReplayBonus | None = None,
+    bonus: ReplayBonus | None = None,
     **kwargs: Any,
 ) -> Algorithm:
     """Reads what ``save`` wrote, for environments and a bonus that are set up as they were.
@@ -51,7 +51,7 @@ def load(
         algorithm: ``PPO``, ``SAC``, ...
         folder: Where it was saved.
         env: The environments; for on-policy algorithms with a new ``BonusVecEnv`` among them.
-        pays: For off-policy algorithms: a new ``ReplayBonus``.
+        bonus: For off-policy algorithms: a new ``ReplayBonus``.
         kwargs: As of the algorithm's ``load``.
     """
     folder = Path(folder)
@@ -61,31 +61,31 @@ def load(
         normaliser.obs_rms, normaliser.ret_rms = saved.obs_rms, saved.ret_rms
     model = algorithm.load(folder / MODEL, env=env, **kwargs)
     if isinstance(model, OffPolicyAlgorithm):
-        if pays is None:
-            raise ValueError("an off-policy model needs pays=ReplayBonus(...), made as before.")
+        if bonus is None:
+            raise ValueError("an off-policy model needs bonus=ReplayBonus(...), made as before.")
         model.load_replay_buffer(folder / REPLAY)
         assert isinstance(model.replay_buffer, BonusReplayBuffer)
-        model.replay_buffer.pays = model.replay_buffer_kwargs["pays"] = pays
-    bonus = find_bonus(model)
+        model.replay_buffer.bonus = bonus
+    found = find_bonus(model)
     buffer = getattr(model, "rollout_buffer", None)
-    if isinstance(buffer, BonusRolloutBuffer) and isinstance(bonus, BonusVecEnv):
-        buffer.pays = bonus.at_once()
-    bonus.load_state_dict(checkpoint.load(folder / BONUS))
+    if isinstance(buffer, BonusRolloutBuffer) and isinstance(found, RolloutBonus):
+        buffer.bonus, found.at_once = found, True
+    found.load_state_dict(checkpoint.load(folder / BONUS))
     return model
 
 
-def find_bonus(model: BaseAlgorithm) -> BonusVecEnv | ReplayBonus:
+def find_bonus(model: BaseAlgorithm) -> RolloutBonus | ReplayBonus:
     """Where the bonus of a model is: in its replay buffer or around its environments."""
     replay = getattr(model, "replay_buffer", None)
     if isinstance(replay, BonusReplayBuffer):
-        return replay.pays
+        return replay.bonus
     wrapper = _wrapper(model.get_env(), BonusVecEnv)
     if wrapper is None:
         raise ValueError(
             f"{type(model).__name__} has no bonus: neither a BonusVecEnv around its environments "
             "nor a BonusReplayBuffer."
         )
-    return wrapper
+    return wrapper.stream
 
 
 class BonusLog(BaseCallback):
@@ -98,9 +98,7 @@ class BonusLog(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        bonus = find_bonus(self.model)
-        report = bonus.stream.report if isinstance(bonus, BonusVecEnv) else bonus.report
-        for name, value in report.items():
+        for name, value in find_bonus(self.model).report.items():
             self.logger.record(name, value)
 
 

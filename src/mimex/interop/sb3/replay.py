@@ -20,6 +20,7 @@ from torch import Tensor
 from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.data.trail import replay_rows, sum_between
 from mimex.interop.reader import SpaceReader
+from mimex.interop.sb3.pickling import LeftOutOfPickles, given
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.types import Window
 
@@ -35,19 +36,21 @@ REFUSED = {
 """What a replay buffer with a bonus cannot do, and why."""
 
 
-class ReplayBonus(WeightedBonus):
+class ReplayBonus(LeftOutOfPickles, WeightedBonus):
     """A bonus and how replay shall use it; give it to the buffer by ``replay_buffer_kwargs``.
 
     Stable-Baselines3 saves models and buffers as pickles. A pickle of this holds no bonus: save
     and load with ``mimex.interop.sb3.save`` and ``load``.
 
     Args:
-        bonus: What pays.
+        bonus: The intrinsic reward.
         learn_every: Sampled batches between two learning steps of the bonus.
         seed: Of the choice of environments, where there are several.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
             An encoder gets observations as the buffer holds them (images as ``(N, C, H, W)``).
     """
+
+    replacement = "model.replay_buffer.bonus = ReplayBonus(...)"
 
     def __init__(
         self,
@@ -63,16 +66,7 @@ class ReplayBonus(WeightedBonus):
         self.learn_every, self.batches = learn_every, 0
         self.generator = np.random.default_rng(seed)
 
-    def require(self) -> IntrinsicReward:
-        """The bonus, or an error that says where it went."""
-        if self.bonus is None:
-            raise RuntimeError(
-                "this replay buffer came out of a pickle, which does not hold the bonus: use "
-                "mimex.interop.sb3.load, or set model.replay_buffer.pays = ReplayBonus(...)."
-            )
-        return self.bonus
-
-    def pay(self, extrinsic: Tensor, window: Window, env_steps: int) -> Tensor:
+    def rewards(self, extrinsic: Tensor, window: Window, env_steps: int) -> Tensor:
         """The sum of both rewards ``(B,)`` of sampled transitions."""
         self.batches += 1
         if self.batches % self.learn_every:
@@ -96,9 +90,6 @@ class ReplayBonus(WeightedBonus):
         super().load_state_dict(state)
         self.batches = int(state["batches"])
         self.generator.bit_generator.state = state["generator"]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"bonus": None, "encoder": None}
 
 
 class EpisodeAges:
@@ -134,7 +125,7 @@ class BonusReplayBuffer(ReplayBuffer):
     """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
 
     ``SAC("MlpPolicy", env, replay_buffer_class=BonusReplayBuffer,
-    replay_buffer_kwargs={"pays": ReplayBonus(MIMEx())})``. With Dict observations it makes a
+    replay_buffer_kwargs={"bonus": ReplayBonus(MIMEx())})``. With Dict observations it makes a
     ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
     normalised observations; the bonus joins the normalised reward.
     """
@@ -144,7 +135,13 @@ class BonusReplayBuffer(ReplayBuffer):
         chosen = BonusDictReplayBuffer if isinstance(space, spaces.Dict) else cls
         return super().__new__(chosen)
 
-    def __init__(self, *args: Any, pays: ReplayBonus, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        bonus: ReplayBonus | None = None,
+        pays: ReplayBonus | None = None,
+        **kwargs: Any,
+    ) -> None:
         for name, reason in REFUSED.items():
             if name in kwargs:
                 raise ValueError(f"replay_buffer_kwargs has {name}: {reason}")
@@ -154,10 +151,10 @@ class BonusReplayBuffer(ReplayBuffer):
                 "optimize_memory_usage=True keeps no final observations: the window of an "
                 "episode's last step would end in the next episode. Use False."
             )
-        self.pays = pays
+        self.bonus = given(bonus, pays, "replay_buffer_kwargs={'bonus': ReplayBonus(...)}")
         self._ages = EpisodeAges(self.buffer_size, self.n_envs)
         self._added = 0  # transitions so far, over all environments
-        if pays.bonus is not None:
+        if self.bonus.bonus is not None:
             self._readers()  # refuse now what sampling could not read
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -166,16 +163,16 @@ class BonusReplayBuffer(ReplayBuffer):
         self._added += self.n_envs
 
     def _readers(self) -> tuple[SpaceReader, SpaceReader | None]:
-        self.pays.require()
-        return self.pays.readers(self.observation_space, self.action_space)
+        self.bonus.require()
+        return self.bonus.readers(self.observation_space, self.action_space)
 
     def _windows(
         self, slots: np.ndarray[Any, Any], envs: np.ndarray[Any, Any], env: VecNormalize | None
     ) -> Window:
         """The windows of the transitions at these slots of these environments, ``(B,)`` each."""
         read, read_action = self._readers()
-        length, stride = self.pays.bonus.length, self.pays.stride
-        steps, after = length * stride, self.pays.ends_at == "next"
+        length, stride = self.bonus.bonus.length, self.bonus.stride
+        steps, after = length * stride, self.bonus.ends_at == "next"
         newest, capacity = torch.as_tensor(slots), self.buffer_size
         kept = self.size() - 1 - (self.pos - 1 - newest) % capacity  # still there before each
         oldest = newest - torch.minimum(torch.as_tensor(self._ages.of[slots, envs]), kept)
@@ -203,10 +200,11 @@ class BonusReplayBuffer(ReplayBuffer):
 
     def _sampled(self, slots: np.ndarray[Any, Any], env: VecNormalize | None) -> dict[str, Any]:
         """The fields of the samples at these slots, each of a random environment."""
-        envs = self.pays.generator.integers(self.n_envs, size=len(slots))
+        self.bonus.require()
+        envs = self.bonus.generator.integers(self.n_envs, size=len(slots))
         extrinsic = self._normalize_reward(self.rewards[slots, envs], env)
         window = self._windows(slots, envs, env)
-        total = self.pays.pay(self.to_torch(extrinsic), window, self._added)
+        total = self.bonus.rewards(self.to_torch(extrinsic), window, self._added)
         final = self.dones[slots, envs] * (1 - self.timeouts[slots, envs])
         return {
             "observations": self._tensors(self.observations, slots, envs, env),

@@ -13,7 +13,14 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from mimex.bonus.base import IntrinsicReward
+from mimex.interop.sb3.pickling import LeftOutOfPickles, given
 from mimex.interop.stream import BonusStream, StreamOptions
+
+
+class RolloutBonus(LeftOutOfPickles, BonusStream):
+    """The bonus of a ``BonusVecEnv``, which its rollout buffer asks for where it adds the bonus."""
+
+    replacement = "model.rollout_buffer.bonus = env.at_once()"
 
 
 class BonusVecEnv(VecEnvWrapper):
@@ -31,7 +38,7 @@ class BonusVecEnv(VecEnvWrapper):
 
     Args:
         venv: The environments.
-        bonus: What pays.
+        bonus: The intrinsic reward.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``key``, ... An
             encoder gets observations as ``venv`` gives them (images mostly as ``(N, H, W, C)``:
             Stable-Baselines3 moves the channels in a wrapper around this one).
@@ -41,7 +48,7 @@ class BonusVecEnv(VecEnvWrapper):
         self, venv: VecEnv, bonus: IntrinsicReward, **options: Unpack[StreamOptions]
     ) -> None:
         super().__init__(venv)
-        self.stream = BonusStream(
+        self.stream = RolloutBonus(
             bonus, venv.num_envs, venv.observation_space, venv.action_space, **options
         )
         self._actions: Any = None
@@ -79,10 +86,11 @@ class BonusVecEnv(VecEnvWrapper):
         """Pays a whole rollout at once from now on, which is several times as fast.
 
         ``PPO("MlpPolicy", env, rollout_buffer_class=BonusRolloutBuffer,
-        rollout_buffer_kwargs={"pays": env.at_once()})``. Steps then return the extrinsic reward;
+        rollout_buffer_kwargs={"bonus": env.at_once()})``. Steps then return the extrinsic reward;
         the rollout buffer adds the bonus before it computes returns and advantages.
         """
-        return RolloutBonus(self.stream)
+        self.stream.at_once = True
+        return self.stream
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and the windows; the environments are not part of it."""
@@ -91,30 +99,6 @@ class BonusVecEnv(VecEnvWrapper):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
         self.stream.load_state_dict(state)
-
-
-class RolloutBonus:
-    """Hands a rollout its bonus; made by ``BonusVecEnv.at_once``.
-
-    A pickle of this, as Stable-Baselines3 makes one of every model, holds no bonus.
-    """
-
-    def __init__(self, stream: BonusStream) -> None:
-        stream.at_once = True
-        self.stream: BonusStream | None = stream
-
-    def require(self) -> BonusStream:
-        """What pays, or an error that says where it went."""
-        if self.stream is None:
-            raise RuntimeError(
-                "this model came out of a file of Stable-Baselines3, which holds no bonus: "
-                "save and load it with mimex.interop.sb3.save and load, or go on with a bonus that "
-                "has learned nothing: model.rollout_buffer.pays = env.at_once()."
-            )
-        return self.stream
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"stream": None}
 
 
 class BonusRolloutBuffer(RolloutBuffer):
@@ -126,7 +110,8 @@ class BonusRolloutBuffer(RolloutBuffer):
 
     Args:
         args: As of Stable-Baselines3's.
-        pays: ``env.at_once()`` of the ``BonusVecEnv``.
+        bonus: ``env.at_once()`` of the ``BonusVecEnv``.
+        pays: The name of ``bonus`` before 0.2.
         kwargs: As of Stable-Baselines3's.
     """
 
@@ -135,24 +120,29 @@ class BonusRolloutBuffer(RolloutBuffer):
         chosen = BonusDictRolloutBuffer if isinstance(space, spaces.Dict) else cls
         return super().__new__(chosen)
 
-    def __init__(self, *args: Any, pays: RolloutBonus, **kwargs: Any) -> None:
-        self.pays = pays
+    def __init__(
+        self,
+        *args: Any,
+        bonus: RolloutBonus | None = None,
+        pays: RolloutBonus | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.bonus = given(bonus, pays, "rollout_buffer_kwargs={'bonus': env.at_once()}")
         super().__init__(*args, **kwargs)
 
     def reset(self) -> None:
         super().reset()
-        if self.pays.stream is not None:  # a callback may have given up the rollout before
-            self.pays.stream.forget_unpaid()
+        self.bonus.forget_rollout()  # a callback may have given up the one before
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        self.pays.require()  # before a rollout is played for nothing
+        self.bonus.require()  # before a rollout is played for nothing
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(
         self, last_values: torch.Tensor, dones: np.ndarray[Any, Any]
     ) -> None:
-        paid = self.pays.require().settle(self.rewards).intrinsic
-        self.rewards += paid.numpy().astype(self.rewards.dtype)
+        intrinsic = self.bonus.rollout_rewards(self.rewards).intrinsic
+        self.rewards += intrinsic.numpy().astype(self.rewards.dtype)
         super().compute_returns_and_advantage(last_values, dones)
 
 
