@@ -8,7 +8,7 @@ import math
 import random
 import shutil
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,7 +18,7 @@ import torch
 from gymnasium import spaces
 
 import mimex
-from mimex.bonus import masks
+from mimex.bonus import BONUSES, masks
 from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.config import TrainConfig
 from mimex.data.tracker import WindowTracker
@@ -34,7 +34,18 @@ SAME_RUN = ("envs", "steps", "out", "eval", "threads", "world", "vision", "suite
 """Settings that could make a drill long; their own tests try them."""
 
 
-def damage(generator: random.Random, run: Path) -> str:
+WORDS = {
+    "bonus": tuple(BONUSES),
+    "agent": ("ppo", "drqv2", "auto"),
+    "reward": ("dense", "sparse", "sparser"),
+    "observation": ("oracle", "robot", "state"),
+    "preset": ("cpu", "paper"),
+    "device": ("cpu", "cuda", "auto"),
+}
+"""What settings mean that any text fits."""
+
+
+def damage(generator: random.Random, run: Path) -> tuple[Path, str]:
     """Damages one file of a run folder; tells which and how."""
     path = generator.choice(sorted(p for p in run.rglob("*") if p.is_file()))
     content = path.read_bytes()
@@ -61,7 +72,7 @@ def damage(generator: random.Random, run: Path) -> str:
     if generator.random() < 0.05 and (run / "checkpoints").is_dir():
         shutil.rmtree(run / "checkpoints")
         how += ", checkpoints/ gone"
-    return f"{path.relative_to(run)} {how} at {at}"
+    return path.relative_to(run), f"{how} at {at}"
 
 
 def value_of(kind: Any, generator: random.Random) -> Any:
@@ -99,33 +110,51 @@ def flags(cls: type, above: str = "") -> dict[str, Any]:
     return found
 
 
-def command_line(generator: random.Random, tiny: Sequence[str], out: Path) -> list[str]:
-    """A random command line."""
+def command_line(
+    generator: random.Random, tiny: Mapping[str, Sequence[str]], out: Path
+) -> tuple[list[str], list[str]]:
+    """A random command line, and what of it a refusal may name."""
     paths = [str(out), str(out / "x"), "", ".", "/dev/null", "[/x]"]
     number = str(generator.choice([*INTEGERS[:5], "nan", "x", ""]))
     command = generator.choice(["train"] * 6 + ["eval", "play", "report", "study", "doctor"])
     if command == "train":
-        words = ["train", *tiny, "--steps", "64", "--out", str(out)]
         known = flags(TrainConfig)
-        for name in generator.sample(sorted(set(known) - {"task"}), generator.randint(1, 3)):
-            value = value_of(known[name], generator)
+        chosen = generator.sample(sorted(set(known) - {"task"}), generator.randint(1, 3))
+        groups = [name.partition(".")[0] for name in chosen]
+        kind = (
+            "off" if any(group in ("drqv2", "replay", "off-policy") for group in groups) else "on"
+        )
+        words = ["train", *tiny[kind], "--steps", "64" if kind == "on" else "1000"]
+        words += ["--out", str(out)]
+        # A setting of a bonus, or an agent, means something with it only.
+        words += [word for group in groups if group in BONUSES for word in ("--bonus", group)]
+        given = []
+        for name in chosen:
+            kinds = (*WORDS.get(name, ()), "x", "")
+            value = generator.choice(kinds) if name in WORDS else value_of(known[name], generator)
+            given += [name, name.replace("-", "_")]
             group, dot, last = name.rpartition(".")
             if isinstance(value, bool):
                 words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
             else:
                 several = value if isinstance(value, tuple) else (value,)
                 words += [f"--{name}", *map(str, several)]
-        return words
+        return words, given
     if command == "study":
         action = generator.choice(["show", "show", "list", "init", "x"])
         plan = generator.choice(["mask-ratio", "difficulty", *paths])
         setting = f"{generator.choice(sorted(flags(TrainConfig)))}={generator.choice(TEXTS)}"
-        return ["study", action, plan, "--seeds", number, "--set", setting]
+        words = ["study", action, plan, "--seeds", number, "--set", setting]
+        return words, [action, plan, "seeds", "--set", setting.partition("=")[0]]
     if command == "report":
-        return ["report", generator.choice(paths), "--video-mb", number, "-o", str(out / "r.html")]
+        path = generator.choice(paths)
+        words = ["report", path, "--video-mb", number, "-o", str(out / "r.html")]
+        return words, [path or "argument", "video-mb"]
     if command == "doctor":
-        return ["doctor", generator.choice([*paths[:3], "x:y", ":", "math:nothing", "mimex:"])]
-    return [command, generator.choice(paths), "--episodes", number]
+        target = generator.choice([*paths[:3], "x:y", ":", "math:nothing", "mimex:"])
+        return ["doctor", target], [target or "argument"]
+    path = generator.choice(paths)
+    return [command, path, "--episodes", number], [path or "argument", "episodes"]
 
 
 def _stream(bonus_length: int = 1, **settings: Any) -> BonusStream:
