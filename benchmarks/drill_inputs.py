@@ -1,215 +1,198 @@
-"""Random damage, command lines and calls for ``benchmarks.drills``."""
+"""Random inputs, and what may come of them, for ``benchmarks.drills``.
+
+Each must work, or be refused in one line that names the file, flag or argument, and change
+nothing. They are tried in this process: a traceback would end it.
+"""
 
 from __future__ import annotations
 
-import copy
-import inspect
-import math
+import contextlib
+import io
+import logging
 import random
 import shutil
-import types
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-import numpy as np
-import torch
-from gymnasium import spaces
+from benchmarks.drill_draws import api_call, command_line, damage
+from benchmarks.drill_kills import DRQV2, PPO, Tally, rows
+from mimex.cli import main as mimex
 
-import mimex
-from mimex.bonus import masks
-from mimex.bonus.autoencoder import AutoencoderSize
-from mimex.config import TrainConfig
-from mimex.data.tracker import WindowTracker
-from mimex.data.windows import RolloutWindows
-from mimex.interop.stream import BonusStream, StreamOptions
-
-INTEGERS = (-1, 0, 1, 2, 3, 8, 2**63, 2**64)
-FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-3, 0.5, 0.99, 1.0, 1e308)
-TEXTS = ("", "x", "none", "--out", "[/x]", "\x00", "ü", "a b; c", "../x")
-CONTENTS = (b"", b"{", b"[]", b"{}", b"3", b"null", b'"x', b"\xff\xfe", b"[" * 5000, bytes(64))
-
-SAME_RUN = ("envs", "steps", "out", "eval", "threads", "world", "vision", "suite", "loop", "track")
-"""Settings that could make a drill long; their own tests try them."""
+PATIENCE = 120  # seconds that an input may take before it counts as a hang
 
 
-def damage(generator: random.Random, run: Path) -> str:
-    """Damages one file of a run folder; tells which and how."""
-    path = generator.choice(sorted(p for p in run.rglob("*") if p.is_file()))
-    content = path.read_bytes()
-    at = generator.randrange(len(content) + 1)
-    how = generator.choice(["gone", "cut", "flipped", "inserted", "replaced", "folder", "link"])
-    path.unlink()
-    if how == "cut":
-        path.write_bytes(content[:at])
-    elif how == "flipped" and content:
-        changed = bytearray(content)
-        for _ in range(generator.choice([1, 1, 8])):
-            changed[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
-        path.write_bytes(bytes(changed))
-    elif how == "inserted":
-        path.write_bytes(content[:at] + generator.choice(CONTENTS) + content[at:])
-    elif how == "replaced":
-        path.write_bytes(generator.choice(CONTENTS))
-    elif how == "folder":
-        path.mkdir()
-    elif how == "link":
-        elsewhere = run.parent / "elsewhere"
-        elsewhere.write_bytes(content)
-        path.symlink_to(elsewhere)
-    if generator.random() < 0.05 and (run / "checkpoints").is_dir():
-        shutil.rmtree(run / "checkpoints")
-        how += ", checkpoints/ gone"
-    return f"{path.relative_to(run)} {how} at {at}"
+class HangError(BaseException):
+    """An input took too long; no handler of ours may swallow it."""
 
 
-def value_of(kind: Any, generator: random.Random) -> Any:
-    """A random value of an annotated kind, ordinary or odd."""
-    inner = get_args(kind)
-    if get_origin(kind) is Literal:
-        return generator.choice([*inner, "x"])
-    if get_origin(kind) in (Union, types.UnionType):
-        return value_of(generator.choice(inner), generator)
-    if get_origin(kind) is tuple:
-        return tuple(value_of(inner[0], generator) for _ in range(generator.randrange(4)))
-    if kind is bool:
-        return generator.random() < 0.5
-    if kind is int:
-        return generator.choice(INTEGERS)
-    if kind is float:
-        return generator.choice(FLOATS)
-    if kind is str:
-        return generator.choice(TEXTS)
+@contextlib.contextmanager
+def patience(seconds: int) -> Iterator[None]:
+    """Interrupts what takes too long."""
+
+    def hang(number: int, frame: Any) -> None:
+        raise HangError(f"took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, hang)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def said_by(arguments: list[str]) -> tuple[int, str]:
+    """The exit code of a command and all that it said; anything it raises is its failure."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    logging.getLogger().addHandler(handler)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = mimex(arguments)
+    except SystemExit as error:  # how tyro refuses
+        code = int(error.code or 0)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    return code, out.getvalue()
+
+
+def refused_well(code: int, said: str, names: Iterable[str]) -> str | None:
+    """None if a command worked, or was refused in a line of its own; else what is wrong.
+
+    Args:
+        code: With which it ended.
+        said: All that it printed.
+        names: One of these has to be in the line.
+    """
+    if "Traceback" in said:
+        return f"a traceback: {said[-600:]}"
+    if code == 0 or (code == 2 and said.strip()):  # tyro's refusals are boxes of words
+        return None
+    last = said.strip().splitlines()[-1] if said.strip() else ""
+    if "holds a run with other settings" in said:  # the one that lists
+        return None
+    if code != 1 or not last.startswith("mimex: "):
+        return f"ended with {code}: {said[-300:]}"
+    if not any(name in last for name in names):
+        return f"names nothing: {last[:600]}"
     return None
 
 
-def flags(cls: type, above: str = "") -> dict[str, Any]:
-    """All flags of a class of settings, with their kinds."""
-    found: dict[str, Any] = {}
-    hints = get_type_hints(cls)
-    for field in fields(cls):
-        kind = hints[field.name]
-        if not above and field.name in SAME_RUN:
-            continue
-        if isinstance(kind, type) and is_dataclass(kind):
-            found |= flags(kind, f"{above}{field.name}.")
-        else:
-            found[f"{above}{field.name}".replace("_", "-")] = kind
+def contents(folder: Path) -> dict[str, bytes | str]:
+    """All files of a folder, but for the one that only says who is at work in it."""
+    found: dict[str, bytes | str] = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file() and path.name != ".lock":
+            found[name] = path.read_bytes()
     return found
 
 
-def command_line(generator: random.Random, tiny: Sequence[str], out: Path) -> list[str]:
-    """A random command line."""
-    paths = [str(out), str(out / "x"), "", ".", "/dev/null", "[/x]"]
-    number = str(generator.choice([*INTEGERS[:5], "nan", "x", ""]))
-    command = generator.choice(["train"] * 6 + ["eval", "play", "report", "study", "doctor"])
-    if command == "train":
-        words = ["train", *tiny, "--steps", "64", "--out", str(out)]
-        known = flags(TrainConfig)
-        for name in generator.sample(sorted(set(known) - {"task"}), generator.randint(1, 3)):
-            value = value_of(known[name], generator)
-            group, dot, last = name.rpartition(".")
-            if isinstance(value, bool):
-                words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
-            else:
-                several = value if isinstance(value, tuple) else (value,)
-                words += [f"--{name}", *map(str, several)]
-        return words
-    if command == "study":
-        action = generator.choice(["show", "show", "list", "init", "x"])
-        plan = generator.choice(["mask-ratio", "difficulty", *paths])
-        setting = f"{generator.choice(sorted(flags(TrainConfig)))}={generator.choice(TEXTS)}"
-        return ["study", action, plan, "--seeds", number, "--set", setting]
-    if command == "report":
-        return ["report", generator.choice(paths), "--video-mb", number, "-o", str(out / "r.html")]
-    if command == "doctor":
-        return ["doctor", generator.choice([*paths[:3], "x:y", ":", "math:nothing", "mimex:"])]
-    return [command, generator.choice(paths), "--episodes", number]
+def damaged_folder(generator: random.Random, place: Path) -> tuple[str, str | None]:
+    """Damages a file of a finished run, then uses the run."""
+    name = generator.choice(["ppo", "ppo", "drqv2"])
+    arguments, steps, more, each = {
+        "ppo": (PPO, 416, 480, 32),
+        "drqv2": (DRQV2, 2000, 2500, 250),
+    }[name]
+    finished = place / name
+    if not finished.exists():
+        made = place / "making"
+        shutil.rmtree(made, ignore_errors=True)
+        code, said = said_by(["train", *arguments, "--steps", str(steps), "--out", str(made)])
+        assert code == 0, said
+        made.rename(finished)
+    run = place / "damaged"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(finished, run)
+    file, how = damage(generator, run)
+    before, content = len(rows(run)), contents(run)
+    use = generator.choice(["train", "train", "train", "eval", "report"])
+    code, said = said_by(
+        {
+            "train": ["train", *arguments, "--steps", str(more), "--out", str(run)],
+            "eval": ["eval", str(run), "--episodes", "1"],
+            "report": ["report", str(run), "-o", str(place / "page.html")],
+        }[use]
+    )
+    wrong = refused_well(code, said, [str(run)])
+    if wrong is None and (code or use != "train"):
+        now = contents(run)
+        changed = [
+            name
+            for name in sorted(content.keys() | now.keys())
+            if content.get(name) != now.get(name)
+        ]
+        if changed:
+            wrong = f"refused or only read ({said.strip()[-300:]}), but changed {changed}"
+    elif wrong is None:
+        expected = (more - (each if name == "ppo" else 0)) // each
+        found = len(rows(run))
+        if found != expected and not any(word in said for word in ("lacks", "rows are now in")):
+            wrong = f"{found} of {expected} rows, {before} before, and no word: {said[-300:]}"
+    return f"{name}: {file} {how}, then {use}", wrong
 
 
-def _stream(bonus_length: int = 1, **settings: Any) -> BonusStream:
-    box = spaces.Box(-1.0, 1.0, (6,))
-    return BonusStream(mimex.RND(6, bonus_length), 2, box, spaces.Discrete(3), **settings)
+def random_command(generator: random.Random, place: Path) -> tuple[str, str | None]:
+    """A command line of random flags and values, tiny where it works."""
+    out = place / "command"
+    shutil.rmtree(out, ignore_errors=True)
+    words, given = command_line(generator, {"on": PPO, "off": DRQV2}, out)
+    code, said = said_by(words)
+    return " ".join(words), refused_well(code, said, [*given, str(out)])
 
 
-def _options() -> dict[str, Any]:
-    hints = get_type_hints(StreamOptions)
-    return {name: hints[name] for name in ("ends_at", "learn_every", "train_fraction")}
+def random_call(generator: random.Random, place: Path) -> tuple[str, str | None]:
+    """A call of the library with random arguments."""
+    return api_call(generator)
 
 
-CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    **{
-        made.__name__: (made, get_type_hints(made.__init__))
-        for made in (
-            *(mimex.MIMEx, mimex.RND, mimex.ICM, mimex.PseudoCount, mimex.BonusScale),
-            *(WindowTracker, RolloutWindows, masks.TimeMask, masks.FeatureMask, AutoencoderSize),
-        )
-    },
-    "BonusStream": (_stream, _options()),
+INPUTS: dict[str, Callable[[random.Random, Path], tuple[str, str | None]]] = {
+    "damaged file of a run folder": damaged_folder,
+    "random command line": random_command,
+    "random call of the library": random_call,
 }
-"""What is called, and the kinds of its arguments."""
 
-_NOT_DRAWN = ("return", "self", "mask", "size", "encoder", "device", "seed", "lift")
-
-
-def api_call(generator: random.Random) -> tuple[str, str | None]:
-    """Makes an object with random arguments and uses it; tells the call and what is wrong."""
-    name = generator.choice(sorted(CALLS))
-    make, kinds = CALLS[name]
-    needed = {
-        parameter.name
-        for parameter in inspect.signature(make).parameters.values()
-        if parameter.default is inspect.Parameter.empty
-    }
-    known = {key: kind for key, kind in kinds.items() if key not in _NOT_DRAWN}
-    chosen = {key: value_of(kind, generator) for key, kind in known.items() if key in needed}
-    for key in generator.sample(sorted(known), min(len(known), generator.randint(0, 3))):
-        chosen[key] = value_of(known[key], generator)
-    # What would only be slow.
-    chosen = {k: min(v, 2**62) if isinstance(v, int) and v > 8 else v for k, v in chosen.items()}
-    what = f"{name}({', '.join(f'{key}={value!r}' for key, value in chosen.items())})"
-    try:
-        made = make(**chosen)
-    except (ValueError, TypeError) as error:
-        named = any(key in str(error) for key in kinds) or "ratio" in str(error)
-        return what, None if named else f"refused without a name: {error!r}"
-    return what, _used(made, generator)
+SHARES = dict(zip(INPUTS, (0.15, 0.25, 0.6), strict=True))
+"""Of all inputs: the fewer, the more work they are."""
 
 
-def _used(made: Any, generator: random.Random) -> str | None:
-    """Uses what was made with random arrays; tells what is wrong."""
-    if not hasattr(made, "state_dict"):
-        return None
-    before = copy.deepcopy(made.state_dict())
-    numbers = torch.randn(generator.choice([0, 1, 4]), generator.choice([1, 2, 5]), 6)
-    if generator.random() < 0.2:
-        numbers[..., -1] = math.nan
-    ended = np.zeros(generator.choice([1, 2]), bool)
-    calls = {
-        "learn": lambda: made.learn(mimex.Window(numbers, None, torch.ones(*numbers.shape[:2], 3))),
-        "combine": lambda: made.combine(numbers[..., 0], numbers[..., 1], ended),
-        "push": lambda: made.push(numbers[:, 0], ended),
-        "build": lambda: made.build(numbers, ended),
-        "start": lambda: made.start(numbers[:, 0].numpy(), ended),
-        "load_state_dict": lambda: made.load_state_dict(
-            {key: generator.choice([None, 3, value]) for key, value in before.items()}
-        ),
-    }
-    name = generator.choice([call for call in calls if hasattr(made, call)])
-    try:
-        calls[name]()
-    except (ValueError, TypeError, RuntimeError) as error:
-        if not str(error) or isinstance(error, RuntimeError):
-            return f"{name} raised {error!r}"
-        if not _same(before, made.state_dict()):
-            return f"{name} was refused ({error}), but changed the state"
-    return None
+def input_drill(
+    name: str,
+    numbers: Iterable[int],
+    seed: int,
+    place: Path,
+    tally: Tally,
+    after: Callable[[], None] = lambda: None,
+    *,
+    counted: bool = True,
+) -> None:
+    """Tries the inputs of one kind that have these numbers.
 
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    return bool(one == other)
+    Args:
+        name: One of ``INPUTS``.
+        numbers: Of the inputs.
+        seed: Of the inputs, together with their numbers.
+        place: A folder to work in.
+        tally: Goes on from its numbers.
+        after: Called after every input.
+        counted: False for those that the tally has already.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        generator = random.Random(f"{seed} {name} {number}")
+        what = "?"
+        try:
+            with patience(PATIENCE):
+                what, wrong = INPUTS[name](generator, place)
+        except (Exception, HangError) as error:
+            wrong = f"{type(error).__name__}: {error}"
+        tally.done += counted
+        if wrong is not None:
+            tally.failures.append(f"{number}: {what}: {wrong}")
+            print(f"{name} {number}: {what}\n    {wrong}", flush=True)
+        after()

@@ -36,6 +36,7 @@ def test_without_a_command_the_commands_are_listed(capsys):
         (["report", ""], "an argument is empty"),
         (["train", "FrankaReach", "--mimex.lr", "inf"], "--mimex.lr is inf"),
         (["train", "FrankaReach", "--scale.beta", "nan"], "--scale.beta is nan"),
+        (["train", "FrankaReach", "--scale.beta", "1e39"], "--scale.beta is 1e+39"),
         (["train", "FrankaReach", "--world.control-hz", "nan"], "--world.control-hz is nan"),
         (["train", "FrankaReach", "--rnd.hidden", f"{2**63}"], f"--rnd.hidden is {2**63}"),
         (["train", "FrankaReach", "--seed", f"{2**64}"], f"--seed is {2**64}"),

@@ -350,14 +350,19 @@ replay.save()
     assert same(straight, loaded)
 
 
-@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone", "a folder", "a link"])
 def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
     replay, _ = played(tmp_path, 30)
     replay.save()
     path = sorted(tmp_path.glob("*.safetensors"))[0]
     content = path.read_bytes()
-    if damage == "gone":
+    if damage in ("gone", "a folder", "a link"):
         path.unlink()
+        if damage == "a folder":
+            path.mkdir()
+        elif damage == "a link":
+            path.with_name("elsewhere").write_bytes(content)
+            path.symlink_to(path.with_name("elsewhere"))
     else:
         bad = content[:-10] if damage == "cut" else content[:-10] + b"x" + content[-9:]
         path.write_bytes(bad)

@@ -172,9 +172,10 @@ class Resumable(ABC):
             try:
                 network = self.build(feature_dim).to(self.device)
             except (RuntimeError, TypeError, OverflowError) as error:
+                why = str(error).partition("\n")[0]  # a trace of C++ may follow
                 raise ValueError(
                     f"the networks of this {type(self).__name__} cannot be made for "
-                    f"feature_dim={feature_dim}: {error}"
+                    f"feature_dim={feature_dim}: {why}"
                 ) from error
         self.mask, self.network = mask, network
         self._start_optimizer()

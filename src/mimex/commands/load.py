@@ -25,7 +25,10 @@ def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Policy, int]:
     saved_config = folder.config
     if saved_config is None:
         raise ValueError(f"{run} is no run folder: it has no config.json; `mimex train` makes one")
-    config = TrainConfig.from_dict(saved_config).checked()
+    try:
+        config = TrainConfig.from_dict(saved_config).checked()
+    except ValueError as error:
+        raise ValueError(f"{run / 'config.json'} is no run's: {error}; restore it") from error
     checkpoints = Checkpoints(folder.checkpoints)
     saved = checkpoints.latest() if which == "latest" else checkpoints.best()
     if saved is None:

@@ -70,16 +70,19 @@ def train(config: TrainConfig) -> int:
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
-        # Settings that make no run leave no trace.
-        notes = folder.claim(config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict())
+        # What makes no run, or cannot be continued, leaves no trace: the folder is claimed last.
+        settings = config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict()
+        folder.check(*settings)
         saved = checkpoints.latest()
-        notes += folder.restore_metrics(
-            None if saved is None else (saved[0], saved[1].get(ROWS)),
-            min(config.eval.every, config.track.checkpoint_every),
-        )
         if saved is not None:
             with checkpoints.fitting():
                 goes_on = training.load_state_dict(saved[1])
+        notes = folder.restore_metrics(
+            None if saved is None else (saved[0], saved[1].get(ROWS)),
+            min(config.eval.every, config.track.checkpoint_every),
+        )
+        notes += folder.claim(*settings)
+        if saved is not None:
             notes.append(f"continuing from step {training.step:,}")
             if not goes_on:
                 notes.append("with new episodes: those that ran when it was saved are gone")

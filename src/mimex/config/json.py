@@ -13,6 +13,9 @@ from mimex.envs.nearest import choose
 LARGEST = 2**63 - 1
 """What 64 bits hold: no setting means more."""
 
+LARGEST_FLOAT = 3.4e38
+"""What a number of 32 bits holds, with which networks calculate."""
+
 Settings = TypeVar("Settings")
 
 
@@ -76,5 +79,7 @@ def require_numbers(settings: Mapping[str, Any], above: str = "--") -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(f"{flag} is {number}, but must be a finite number")
+            if isinstance(number, float) and abs(number) > LARGEST_FLOAT:
+                raise ValueError(f"{flag} is {number}, but must be at most {LARGEST_FLOAT} in size")
             if isinstance(number, int) and not -LARGEST <= number <= LARGEST:
                 raise ValueError(f"{flag} is {number}, but must be at most {LARGEST}")

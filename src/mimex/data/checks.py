@@ -29,9 +29,10 @@ def fitting_into_memory(**sizes: int | None) -> Iterator[None]:
     """Names the sizes of arrays that cannot be allocated."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, OverflowError) as error:  # the latter beyond 64 bits
         named = ", ".join(f"{name}={value}" for name, value in sizes.items())
-        raise ValueError(f"{named} do not fit into memory: {error}") from error
+        why = str(error).partition("\n")[0]  # a trace of C++ may follow
+        raise ValueError(f"{named} do not fit into memory: {why}") from error
 
 
 def copied(**arrays: Tensor | None) -> dict[str, Tensor]:

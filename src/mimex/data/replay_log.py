@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mimex.files import replacing
+from mimex.files import open_own, replacing
 
 LONGEST = 4096
 """Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
@@ -143,10 +143,11 @@ class ReplayLog:
 
     def _load(self, segment: _Segment, first: int, end: int) -> None:
         try:
+            os.close(open_own(segment.path, os.O_RDONLY))  # no link, pipe or folder
             with safe_open(segment.path, "pt") as file:
                 digest = file.metadata()["sha256"]
                 tensors = {name: file.get_tensor(name) for name in self._arrays}
-        except (SafetensorError, KeyError, TypeError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError) as error:
             raise self._damaged(f"{segment.path} is damaged ({error})") from error
         if digest != _digest(tensors) or any(
             tensors[name].shape != (segment.end - segment.first, *array.shape[1:])

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,16 @@ def about() -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
+        "versions": versions(),
         "git_revision": git_revision(Path(__file__).parent),
         "platform": platform.platform(),
         "cores": available_cores(),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python and of the packages that a run's numbers may depend on."""
+    return {"python": platform.python_version()} | {p: package_version(p) for p in PACKAGES}
 
 
 def git_revision(folder: Path) -> str | None:
@@ -40,7 +46,13 @@ def git_revision(folder: Path) -> str | None:
     return answer.stdout.strip()
 
 
-def _version(package: str) -> str | None:
+@cache
+def package_version(package: str) -> str | None:
+    """Of an installed package; None where there is none.
+
+    Asked once: the standard library scans all of ``sys.path`` for it, and keeps what it found for
+    every state in which it met those folders.
+    """
     try:
         return version(package)
     except PackageNotFoundError:

@@ -13,7 +13,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from mimex.files import ASIDE, read_own, replacing
+from mimex.train.about import package_version
 from mimex.train.packing import checksum, pack, unpack
 
 FORMAT = 1
@@ -136,7 +136,7 @@ class Checkpoints:
                 "continue from latest(), or save to another folder."
             )
         path = self.folder / f"step_{step:012d}.safetensors"
-        save(path, {"mimex": version("mimex"), "step": step, "score": best, "state": state})
+        save(path, {"mimex": package_version("mimex"), "step": step, "score": best, "state": state})
         if best is not None and best > self._score_to_beat():
             with replacing(self._best_path) as aside:
                 shutil.copyfile(path, aside)
@@ -195,9 +195,9 @@ class Checkpoints:
         try:
             yield
         except (RuntimeError, LookupError, *_MISFITS) as error:
-            path, by = self._opened
+            (path, by), ours = self._opened, package_version("mimex")
             raise UnfitCheckpointError(
-                f"{path}, saved by mimex {by}, does not fit this run of mimex {version('mimex')} "
+                f"{path}, saved by mimex {by}, does not fit this run of mimex {ours} "
                 f"({type(error).__name__}: {' '.join(str(error).split())}): use the version that "
                 "saved it, or another folder."
             ) from error

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mimex.files import ASIDE, append_to, open_own, read_object, read_own, replacing
-from mimex.train.about import about
+from mimex.train.about import about, versions
 from mimex.train.flat import flat_settings
 
 FOLDERS = ("checkpoints", "figures", "logs", "novelty", "replay", "runs", "tensorboard", "videos")
@@ -113,13 +113,13 @@ class RunFolder:
         path = self.path / "config.json"
         return read_object(path) if os.path.lexists(path) else None
 
-    def claim(
+    def check(
         self,
         config: Mapping[str, Any],
         force_keys: Iterable[str] = (),
         defaults: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Makes this the folder of a run with these settings: a new one, or its continuation.
+        """Refuses a run with these settings that is not the one in the folder; changes nothing.
 
         Args:
             config: Nested settings, of JSON-able values and paths.
@@ -135,20 +135,45 @@ class RunFolder:
             OtherConfigError: If any other setting differs; the message shows them all. Also if
                 there is a run whose settings are not known.
         """
-        if self._locks is None:
-            raise RuntimeError("claim() needs the lock: use `with RunFolder(path) as run`.")
-        text = json.dumps(config, indent=2, default=os.fspath)
         before = self.config
         if before is not None:
-            usual = json.loads(json.dumps(defaults or {}, default=os.fspath))
-            self._require_equal(before, json.loads(text), tuple(force_keys), usual)
+            now, usual = (
+                json.loads(json.dumps(settings, default=os.fspath))  # as after writing and reading
+                for settings in (config, defaults or {})
+            )
+            self._require_equal(before, now, tuple(force_keys), usual)
         elif self.metrics.exists() or self.checkpoints.exists():
             raise OtherConfigError(
                 f"{self.path} holds a run, but its config.json is gone: restore that file, or "
                 "choose another folder."
             )
-        _write(self.path / "config.json", f"{text}\n".encode())
-        return self._record_start()
+        begun = self._begun()
+        others = [
+            f"{name} {begun['versions'].get(name)} (now {now})"
+            for name, now in versions().items()
+            if begun is not None and begun["versions"].get(name) != now
+        ]
+        return [f"the run began with {', '.join(others)}: its numbers may differ"] * bool(others)
+
+    def claim(
+        self,
+        config: Mapping[str, Any],
+        force_keys: Iterable[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """Makes this the folder of a run with these settings: a new one, or its continuation.
+
+        Takes, returns and raises what ``check`` does. All that may refuse the run comes before, so
+        that a run that does not start changes nothing.
+        """
+        if self._locks is None:
+            raise RuntimeError("claim() needs the lock: use `with RunFolder(path) as run`.")
+        notes = self.check(config, force_keys, defaults)
+        begun, now = self._begun(), about()
+        start = now if begun is None else begun | {"resumed": [*begun["resumed"], now]}
+        _write(self.path / "config.json", json.dumps(config, indent=2, default=os.fspath))
+        _write(self.path / "about.json", json.dumps(start, indent=2))
+        return notes
 
     def restore_metrics(self, saved: tuple[int, int | None] | None, first_save: int) -> list[str]:
         """Brings the metrics to where a checkpoint was; the run makes later rows again.
@@ -197,7 +222,8 @@ class RunFolder:
         if not kept:
             self.metrics.unlink(missing_ok=True)
         elif whole != content:
-            _write(self.metrics, whole)
+            with replacing(self.metrics) as aside:
+                aside.write_bytes(whole)
         self.rows = len(kept)
         return notes
 
@@ -241,26 +267,15 @@ class RunFolder:
                 + "\nGive the same settings to continue it, or choose another folder."
             )
 
-    def _record_start(self) -> list[str]:
-        """Writes what the run is made with; returns in what this differs from its beginning."""
+    def _begun(self) -> dict[str, Any] | None:
+        """What about.json says; None in a new folder."""
         path = self.path / "about.json"
-        record = about()
-        notes = []
-        if os.path.lexists(path):
-            first = read_object(path)
-            versions, resumed = first.get("versions"), first.get("resumed", [])
-            if not isinstance(versions, dict) or not isinstance(resumed, list):
-                raise ValueError(f"{path} does not tell the run's versions: restore or remove it.")
-            others = [
-                f"{name} {versions.get(name)} (now {now})"
-                for name, now in record["versions"].items()
-                if versions.get(name) != now
-            ]
-            if others:
-                notes = [f"the run began with {', '.join(others)}: its numbers may differ"]
-            record = first | {"resumed": [*resumed, record]}
-        _write(path, f"{json.dumps(record, indent=2)}\n".encode())
-        return notes
+        if not os.path.lexists(path):
+            return None
+        begun = {"versions": None, "resumed": []} | read_object(path)
+        if not isinstance(begun["versions"], dict) or not isinstance(begun["resumed"], list):
+            raise ValueError(f"{path} does not tell the run's versions: restore or remove it.")
+        return begun
 
 
 def _lock(descriptor: int) -> None:
@@ -284,6 +299,6 @@ def _step(row: bytes) -> float | None:
     return step if number and 0 <= step < math.inf else None
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, text: str) -> None:
     with replacing(path) as aside:
-        aside.write_bytes(content)
+        aside.write_text(f"{text}\n")
