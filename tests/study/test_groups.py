@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mimex.config import BONUSES
+from mimex.bonus import BONUSES
 from mimex.study.groups import (
     bounds,
     common_grid,

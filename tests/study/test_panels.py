@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from mimex.config import BONUSES
+from mimex.bonus import BONUSES
 from mimex.study.groups import group_runs
 from mimex.study.panels import (
     DASHES,
