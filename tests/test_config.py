@@ -13,7 +13,8 @@ from mimex.bonus.masks import FeatureMask
 from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.declared import settings_of
-from mimex.config.presets import NOISE_STEPS, _with
+from mimex.config.families.base import merged
+from mimex.config.families.dmc import NOISE_STEPS
 from mimex.envs.dmc_tasks import NAMES
 from mimex.envs.settings import TASKS
 
@@ -169,6 +170,10 @@ def test_a_suites_state_is_its_own_feature_normalised():
         (["dmc/cartpole_swingup"], "drqv2", "state"),
         (["--bonus", "mimex", "dmc/cartpole_swingup", "--preset=paper"], "drqv2", "pixels"),
         (["dmc/cartpole_swingup", "--observation", "pixels"], "drqv2", "pixels"),
+        (["dmc/cartpole_swingup", "--agent", "ppo"], "ppo", "state"),
+        (["FrankaReach", "--agent=drqv2"], "drqv2", "oracle"),
+        (["gym/CartPole-v1"], "ppo", "task"),
+        (["gym/Pendulum-v1", "--agent", "drqv2"], "drqv2", "task"),
     ],
 )
 def test_defaults_follow_the_task(arguments, agent, observation):
@@ -182,8 +187,20 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["dmc/cartpole_swingupp"], "did you mean 'dmc/cartpole_swingup'"),
         (["cartpole_swingup"], "did you mean 'dmc/cartpole_swingup'"),
         (["dmc/cartpole_swingup", "--observation", "oracle"], "one of state, pixels"),
-        (["dmc/cartpole_swingup", "--agent", "ppo"], "trained by drqv2"),
-        (["FrankaReach", "--agent", "drqv2"], "trained by ppo"),
+        (["dmc/cartpole_swingup", "--agent", "ppo", "--preset", "paper"], "no ppo on dmc/.*drqv2"),
+        (["FrankaReach", "--agent", "drqv2", "--preset", "paper"], "no drqv2 on Franka.*only ppo"),
+        (["gym/CartPole-v1", "--preset", "paper"], "no ppo on gym/CartPole-v1: use --preset cpu"),
+        (["gym/CartPol-v1"], "did you mean 'gym/CartPole-v1'"),
+        (["CartPole-v1"], "did you mean 'gym/CartPole-v1'"),
+        (["gym/CartPole-v1", "--reward", "dense"], "has a reward of its own"),
+        (["gym/CartPole-v1", "--observation", "pixels"], "--observation is 'pixels'"),
+        (["gym/CartPole-v1", "--gym.episode-steps", "0"], "--gym.episode-steps is 0"),
+        (["gym/ALE/NoSuchGame-v5"], r"pip install 'gymnasium\[atari\]'|task is"),
+        (["gym/no_such_module:It-v0"], "needs the module no_such_module"),
+        (["dmc/cartpole_swingup", "--curriculum", "dense"], "--curriculum needs a task whose"),
+        (["FrankaPick", "--curriculum", "dense", "spars"], "--curriculum is 'spars'.*'sparse'"),
+        (["FrankaPick", "--curriculum", "dense", "--reward", "sparse"], "ends with 'dense'"),
+        (["FrankaPick", "--curriculum-success", "0"], "--curriculum-success is 0"),
         (["FrankaReach", "--agent", "dqn"], "--agent is 'dqn'"),
         (["dmc/cartpole_swingup", "--reward", "dense"], "has a reward of its own"),
         (["dmc/cartpole_swingup", "--suite.quality", "quick"], "--suite.quality is 'quick'"),
@@ -199,6 +216,35 @@ def test_folders_have_no_slash_in_their_names():
     assert config.folder == Path("runs/dmc-cartpole_swingup-state-rnd-3")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (["gym/CartPole-v1"], "gym-CartPole-v1-ppo-none-0"),
+        (["gym/my.module:Own-v0", "--agent", "drqv2"], "gym-my.module-Own-v0-drqv2-none-0"),
+        (["dmc/cartpole_swingup", "--agent", "ppo"], "dmc-cartpole_swingup-state-ppo-none-0"),
+        (["FrankaPick", "--agent", "drqv2"], "FrankaPick-sparse-drqv2-none-0"),
+        (["FrankaPick", "--curriculum", "dense", "sparse"], "FrankaPick-dense-sparse-none-0"),
+    ],
+)
+def test_runs_that_differ_have_folders_that_do(arguments, folder):
+    assert parse(arguments).folder == Path("runs") / folder
+
+
+def test_a_curriculum_is_evaluated_by_its_last_reward():
+    config = parse(["FrankaPick", "--curriculum", "dense", "sparse", "sparser"]).checked()
+    assert (config.reward, config.curriculum) == ("sparser", ("dense", "sparse", "sparser"))
+
+
+def test_an_agent_other_than_the_usual_has_numbers_of_its_own():
+    usual, other = (
+        preset("cpu", task="FrankaReach"),
+        preset("cpu", task="FrankaReach", agent="drqv2"),
+    )
+    assert other.envs < usual.envs
+    assert other.mimex.normalise  # the replay buffer holds numbers in their own units
+    assert not usual.mimex.normalise
+
+
 @pytest.mark.parametrize("name", BONUSES)
 def test_every_bonus_is_made_with_the_settings_of_its_section(name):
     config = replace(preset("cpu", task="FrankaReach"), bonus=name)
@@ -209,8 +255,8 @@ def test_every_bonus_is_made_with_the_settings_of_its_section(name):
             assert getattr(bonus, setting) == value
     if name == "mimex":
         assert bonus.action_dim is None
-        assert make_bonus(_with(config, mimex={"actions": True}), 6, 3).action_dim == 3
-        feature = make_bonus(_with(config, mimex={"mask_type": "feature"}), 6, 3)
+        assert make_bonus(merged(config, {"mimex": {"actions": True}}), 6, 3).action_dim == 3
+        feature = make_bonus(merged(config, {"mimex": {"mask_type": "feature"}}), 6, 3)
         assert feature.mask == FeatureMask(0.7, 6)
 
 

@@ -114,6 +114,12 @@ class Agent(Stateful, Protocol):
     def scored(self) -> Scored | None:
         """The bonus of the newest steps, for a map; computed when asked for."""
 
+    def save(self) -> None:
+        """Writes what a checkpoint counts on but does not hold."""
+
+    def evidence(self) -> dict[str, Any]:
+        """What an update learned from, to look at when it failed."""
+
 
 class Observer:
     """Looks on, step by step, and says something about it with each row of metrics."""
@@ -182,6 +188,22 @@ def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
     return int(getattr(env.unwrapped, "frames_a_step", 1))
 
 
+def final_observations(step: Step) -> Any:
+    """A batch of the last observations of the episodes that ended, in the environments' order."""
+    finals = list(step.info["final_obs"][step.ended])
+    if isinstance(finals[0], dict):
+        return {part: np.stack([final[part] for final in finals]) for part in finals[0]}
+    return np.stack(finals)
+
+
+def final_successes(info: Mapping[str, Any]) -> NDArray[Any] | None:
+    """Whether episodes that ended succeeded, ``(N,)``; None where the task does not say so."""
+    final = info.get("final_info", {})
+    found: NDArray[Any] | None = final.get("success", final.get("is_success"))
+    return found
+
+
 def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:
     """Steps after which an episode is cut off; a guess where the environments do not say so."""
-    return int(getattr(env.unwrapped, "episode_steps", None) or UNKNOWN_STEPS)
+    limit = None if env.spec is None else env.spec.max_episode_steps
+    return int(getattr(env.unwrapped, "episode_steps", None) or limit or UNKNOWN_STEPS)

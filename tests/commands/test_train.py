@@ -182,3 +182,16 @@ def test_a_run_from_before_there_were_some_settings_is_continued(tmp_path):
     path.write_text(json.dumps(config))
     assert main(command(tmp_path, 3)) == 0
     assert main(command(tmp_path, 4, "--e3b.ridge", "0.2")) == 1  # not what it had
+
+
+def test_a_curriculum_is_trained_evaluated_by_its_last_reward_and_continued(tmp_path):
+    stages = ("--curriculum", "dense", "sparse", "sparser", "--curriculum-success", "0.5")
+    assert main(command(tmp_path, 2, *stages)) == 0
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["reward"], config["curriculum"]) == ("sparser", ["dense", "sparse", "sparser"])
+    _, state = Checkpoints(tmp_path / "checkpoints").latest()
+    assert state["observers"]["curriculum"]["stage"] == 0
+    assert state["environment"]["weights"]["goal_distance"] > 0  # dense, though evaluated sparser
+    assert main(command(tmp_path, 4, *stages)) == 0
+    assert [row["train/stage"] for row in rows(tmp_path)] == [0.0] * 4
+    assert main(command(tmp_path, 5, *stages[:-1], "0.6")) == 1  # not what it began with

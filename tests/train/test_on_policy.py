@@ -20,7 +20,7 @@ from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
 from mimex.train.loop import Training
 from mimex.train.novelty import Novelty
-from mimex.train.on_policy import LoopSettings, OnPolicyAgent, stack_observations
+from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 
 ENVS, STEPS, HORIZON = 4, 8, 10_000
 
@@ -185,7 +185,7 @@ def test_a_rollout_holds_what_the_environment_said():
         assert np.array_equal(rollout.terminated[t], terminated)
         assert np.array_equal(rollout.truncated[t], truncated)
         if (terminated | truncated).any():
-            finals.append(stack_observations(info["final_obs"][terminated | truncated]))
+            finals.append(np.stack(list(info["final_obs"][terminated | truncated])))
     expected = normaliser(torch.from_numpy(np.concatenate(finals)))
     torch.testing.assert_close(rollout.final_features(), expected)
     assert rollout.truncated.any()

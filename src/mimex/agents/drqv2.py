@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.drqv2_networks import EDGE, Actor, Critic, noisy
+from mimex.agents.drqv2_networks import EDGE, Actor, Critic, InputEncoder, noisy
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.spaces import IMAGE, VECTOR, ActionWriter, ObservationReader
+from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.parallel import in_order
-from mimex.nn.pixels import PixelEncoder, draw_shifts, shift
+from mimex.nn.pixels import draw_shifts
 from mimex.types import Metrics
 
 IMAGES_AT_ONCE = 16
@@ -48,11 +48,10 @@ class DrQv2:
     """The agent, with all it needs to go on after a restart.
 
     Attributes:
-        shape: Of what it sees: ``(stack * C, H, W)`` uint8 frames, or ``(D,)`` numbers, whose
-            encoder is the identity.
+        shape: Of what it sees: ``(stack * C, H, W)`` uint8 frames, or ``(D,)`` numbers.
 
     Args:
-        reader: Of the observations, which are pictures or numbers; where it reads to, it works.
+        reader: Of the observations: pictures, numbers or both; where it reads to, it works.
         actions: What they are to the environments: numbers.
         settings: Of the algorithm.
         seed: Of the initial weights, the noise and the shifts.
@@ -69,25 +68,20 @@ class DrQv2:
             raise ValueError(
                 "the actions are discrete, but drqv2 needs a box of real numbers: use --agent ppo"
             )
-        if reader.image is not None and reader.vector:
-            raise ValueError(
-                "the observations are pictures and numbers, but drqv2 takes one of them: use "
-                "--agent ppo, or another --observation"
-            )
         self.reader, self.actions, self.settings = reader, actions, settings
         self.device, self.action_dim = reader.device, actions.size
-        shape: tuple[int, ...] = reader.image or (reader.vector,)
-        self.shape, self.pixels = shape, len(shape) == 3
+        self.pixels = reader.image is not None
         self._encoded_at_once = IMAGES_AT_ONCE if self.pixels else VECTORS_AT_ONCE
         self._at_once = ROWS_AT_ONCE if self.pixels else VECTORS_AT_ONCE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.encoder = PixelEncoder(shape[0], shape[1]) if self.pixels else nn.Identity()
-            width = self.encoder.features if isinstance(self.encoder, PixelEncoder) else shape[0]
+            self.encoder = InputEncoder(reader)
+            width = self.encoder.features
             self.actor = Actor(width, actions.size, settings)
             self.critic = Critic(width, actions.size, settings)
         for part in (self.encoder, self.actor, self.critic):
             part.to(self.device)
+        self.shape = self.encoder.shape
         self.target = copy.deepcopy(self.critic)
         self.feature_dim = settings.trunk if settings.features == "trunk" else width
         self.network = nn.ModuleDict({"encoder": self.encoder, "actor": self.actor})
@@ -104,7 +98,7 @@ class DrQv2:
 
     def read(self, observation: Any) -> Tensor:
         """A batch of observations as the environments gave it, ``(B, *shape)`` on the device."""
-        return self.reader(observation)[IMAGE if self.pixels else VECTOR]
+        return self.encoder.pack(self.reader(observation))
 
     def policy(
         self, observation: Any, *, deterministic: bool = True, step: int = 0
@@ -160,7 +154,9 @@ class DrQv2:
         def encode(rows: slice) -> Tensor:
             with mode():
                 seen = observations[rows]
-                seen = self.encoder(seen if shifts is None else shift(seen, shifts[rows]))
+                if shifts is not None:
+                    seen = self.encoder.shifted(seen, shifts[rows])
+                seen = self.encoder(seen)
                 return seen if then is None else then(seen)
 
         return in_order(encode, _cuts(len(observations), self._encoded_at_once))

@@ -1,15 +1,71 @@
-"""Actor and critic of DrQ-v2 (Yarats et al., 2021)."""
+"""Encoder, actor and critic of DrQ-v2 (Yarats et al., 2021)."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
 
 from mimex.agents.drqv2_settings import DrQv2Settings
+from mimex.agents.spaces import IMAGE, VECTOR, ObservationReader
+from mimex.data.rollout import Stored
 from mimex.nn.layers import mlp
+from mimex.nn.pixels import PixelEncoder, shift
 
 EDGE = 1e-6
 """Actions stay this far inside of [-1, 1] (DrQ-v2)."""
+
+
+class InputEncoder(nn.Module):
+    """Vectors as they are, pictures by convolutions, or both, one behind the other.
+
+    Numbers beside a picture travel as planes of bytes behind its own, so that a replay buffer
+    keeps one array for an observation.
+
+    Attributes:
+        shape: Of an observation: ``(C, H, W)`` bytes, or ``(D,)`` numbers.
+        features: Numbers that come out.
+
+    Args:
+        reader: Of the observations.
+    """
+
+    def __init__(self, reader: ObservationReader) -> None:
+        super().__init__()
+        self.shape: tuple[int, ...] = (reader.vector,)
+        self.features, self.vector, self.depth = reader.vector, reader.vector, 0
+        self.pixels = None
+        if reader.image is not None:
+            self.depth, height, width = reader.image
+            planes = math.ceil(4 * self.vector / (height * width))
+            self.shape = (self.depth + planes, height, width)
+            self.pixels = PixelEncoder(self.depth, height)
+            self.features += self.pixels.features
+
+    def pack(self, stored: Stored) -> Tensor:
+        """What was read of observations as one tensor ``(B, *shape)``."""
+        if self.pixels is None or not self.vector:
+            return stored[VECTOR if self.pixels is None else IMAGE]
+        image, (depth, height, width) = stored[IMAGE], self.shape
+        planes = torch.zeros(len(image), depth - self.depth, height, width).to(image)
+        planes.flatten(1)[:, : 4 * self.vector] = stored[VECTOR].contiguous().view(torch.uint8)
+        return torch.cat([image, planes], dim=1)
+
+    def shifted(self, packed: Tensor, shifts: Tensor) -> Tensor:
+        """The same with the pictures moved by ``shifts`` ``(B, 2)``."""
+        pictures = shift(packed[:, : self.depth], shifts)
+        return torch.cat([pictures, packed[:, self.depth :]], 1) if self.vector else pictures
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Features ``(B, features)``."""
+        if self.pixels is None:
+            return packed
+        seen: Tensor = self.pixels(packed[:, : self.depth])
+        if not self.vector:
+            return seen
+        numbers = packed[:, self.depth :].flatten(1)[:, : 4 * self.vector].contiguous()
+        return torch.cat([seen, numbers.view(torch.float32)], dim=1)
 
 
 class Actor(nn.Module):

@@ -139,12 +139,7 @@ class ConvolutionalEncoder(Encoder):
 
     def __init__(self, reader: ObservationReader) -> None:
         assert reader.image is not None
-        depth, height, width = reader.image
-        if height != width:
-            raise ValueError(
-                f"pictures of {height} x {width} pixels; the encoder takes square ones: resize "
-                "them with gymnasium's ResizeObservation"
-            )
+        depth, height, _ = reader.image
         network = ConvEncoder(height, depth=depth)
         beside = PROJECTION if reader.vector else 0
         super().__init__(reader, reader.layout, network.features, network.features + beside)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Generator
 
-import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
 from mimex.agents.ppo import PPO
@@ -19,12 +17,12 @@ from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
-from mimex.config import TrainConfig, of_suite
+from mimex.config import TrainConfig, family_of
 from mimex.contracts import Agent, Located, Observer, frames_per_step
 from mimex.data.replay import ReplayBuffer
-from mimex.nn.parallel import available_cores
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
 from mimex.train.clock import Clock
+from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
 from mimex.train.loop import Training
 from mimex.train.novelty import Novelty, observes_numbers
@@ -49,25 +47,7 @@ def make_env(
     config: TrainConfig, num_envs: int, render_mode: str | None = None
 ) -> VectorEnv[Any, Any, Any]:
     """Environments of the run's task."""
-    if of_suite(config.task):
-        return gymnasium.make_vec(
-            config.task,
-            num_envs=num_envs,
-            render_mode=render_mode,
-            observation=config.observation,
-            threads=config.threads or available_cores(),
-            **vars(config.suite),
-        )
-    return gymnasium.make_vec(
-        f"mimex/{config.task}-v0",
-        num_envs=num_envs,
-        render_mode=render_mode,
-        reward=config.reward,
-        observation=config.observation,
-        image_size=config.vision.image_size,
-        threads=config.threads,
-        **vars(config.world),
-    )
+    return family_of(config.task).make(config, num_envs, render_mode)
 
 
 def make_encoder(config: TrainConfig, reader: ObservationReader) -> Encoder:
@@ -123,44 +103,16 @@ def make_scale(config: TrainConfig, discount: float) -> BonusScale:
 
 def make_training(config: TrainConfig) -> Training:
     """A run that has not begun."""
-    env = make_env(config, config.envs)
-    algorithm, clock = make_algorithm(config, env), Clock()
-    bonus = make_bonus(config, algorithm.feature_dim, algorithm.action_dim)
-    seed, on_policy = seed_for(config, "minibatches"), isinstance(algorithm, PPO)
-    stagger: Generator | None = None
-    agent: Agent
-    if isinstance(algorithm, PPO):
-        agent = OnPolicyAgent(
-            algorithm,
-            bonus,
-            make_scale(config, config.ppo.intrinsic_discount),
-            config.loop,
-            num_envs=config.envs,
-            horizon=config.horizon or config.steps,
-            seed=seed,
-            clock=clock,
-        )
-        stagger = agent.generator if config.loop.stagger else None
-    else:
-        agent = OffPolicyAgent(
-            algorithm,
-            bonus,
-            make_scale(config, config.drqv2.discount),
-            make_replay(config, env, algorithm, bonus),
-            config.off_policy,
-            save_replay=config.replay.save,
-            frames_per_step=frames_per_step(env),
-            seed=seed,
-            clock=clock,
-        )
-    remember = max(100, config.envs) if on_policy else REMEMBER_EPISODES
+    env, clock = make_env(config, config.envs), Clock()
+    make = {"ppo": _on_policy, "drqv2": _off_policy}[config.agent]
+    agent, remember, pictures_every, stagger = make(config, env, clock)
     observers: dict[str, Observer] = {
         "episodes": Episodes(config.envs, remember, frames_per_step(env))
     }
     if isinstance(env.unwrapped, Located) or observes_numbers(env):
-        seldom = isinstance(algorithm, DrQv2) and algorithm.pixels
-        first_states = FIRST_STATES // (PICTURES_EVERY if seldom else 1)
-        observers["novelty"] = Novelty(env, first_states)
+        observers["novelty"] = Novelty(env, FIRST_STATES // pictures_every)
+    if config.curriculum:
+        observers["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
     return Training(
         env,
         agent,
@@ -169,6 +121,47 @@ def make_training(config: TrainConfig) -> Training:
         stagger=stagger,
         clock=clock,
     )
+
+
+Parts = tuple[Agent, int, int, Generator | None]
+"""An agent, episodes that its metrics are about, steps between two that it scores for a map, and
+where the ages of the first episodes are drawn from."""
+
+
+def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Parts:
+    algorithm = make_algorithm(config, env)
+    assert isinstance(algorithm, PPO)
+    agent = OnPolicyAgent(
+        algorithm,
+        make_bonus(config, algorithm.feature_dim, algorithm.action_dim),
+        make_scale(config, config.ppo.intrinsic_discount),
+        config.loop,
+        num_envs=config.envs,
+        frames_per_step=frames_per_step(env),
+        horizon=config.horizon or config.steps,
+        seed=seed_for(config, "minibatches"),
+        clock=clock,
+    )
+    stagger = agent.generator if config.loop.stagger else None
+    return agent, max(100, config.envs), 1, stagger
+
+
+def _off_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Parts:
+    algorithm = make_algorithm(config, env)
+    assert isinstance(algorithm, DrQv2)
+    bonus = make_bonus(config, algorithm.feature_dim, algorithm.action_dim)
+    agent = OffPolicyAgent(
+        algorithm,
+        bonus,
+        make_scale(config, config.drqv2.discount),
+        make_replay(config, env, algorithm, bonus),
+        config.off_policy,
+        save_replay=config.replay.save,
+        frames_per_step=frames_per_step(env),
+        seed=seed_for(config, "minibatches"),
+        clock=clock,
+    )
+    return agent, REMEMBER_EPISODES, PICTURES_EVERY if algorithm.pixels else 1, None
 
 
 def make_replay(

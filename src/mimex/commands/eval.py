@@ -12,8 +12,8 @@ from rich.console import Console
 from mimex.commands.build import make_env
 from mimex.commands.load import Which, load_agent
 from mimex.commands.play import write_play
-from mimex.config import of_suite
-from mimex.contracts import episode_steps
+from mimex.config import family_of
+from mimex.contracts import episode_steps, frames_per_step
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.train.evaluate import evaluate, wilson
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
     trained, agent, step = load_agent(config.run, config.checkpoint)
-    env = make_env(trained, config.episodes or (10 if of_suite(trained.task) else 256))
+    env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
     title = f"{env.num_envs} episodes of {trained.title}"
     try:
         with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
                 agent,
                 seed=config.seed,
                 deterministic=not config.noise,
-                step=step // trained.suite.action_repeat,
+                step=step // frames_per_step(env),
                 progress=display.advance,
             )
     finally:

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from mimex.agents.batch import Batch
 from mimex.agents.errors import NotFiniteError
 from mimex.commands.build import make_env, make_training, seed_for
-from mimex.config import MAY_CHANGE, TrainConfig, of_suite, parse
+from mimex.config import MAY_CHANGE, TrainConfig, family_of, parse
 from mimex.contracts import episode_steps
 from mimex.data.transitions import Transitions
 from mimex.files import sync
@@ -26,8 +26,6 @@ from mimex.train.folder import RunFolder
 from mimex.train.health import health_after
 from mimex.train.loop import Training
 from mimex.train.novelty import remove_after
-from mimex.train.off_policy import OffPolicyAgent
-from mimex.train.on_policy import OnPolicyAgent
 from mimex.train.signals import StopRequest
 from mimex.types import Metrics
 
@@ -85,11 +83,13 @@ def train(config: TrainConfig) -> int:
         if saved is not None:
             notes.append(f"continuing from step {training.step:,}")
             if not goes_on:
-                notes.append("with new episodes: those that ran when it was saved are gone")
+                notes.append(
+                    f"with new episodes: {config.task} or its buffer could not save those that ran"
+                )
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
-        unit = "frames" if of_suite(config.task) else "steps"
+        unit = family_of(config.task).unit
         display = stack.enter_context(
             Display(config.steps, title, unit=unit, start_step=training.step)
         )
@@ -167,8 +167,7 @@ def _save(
     # What a checkpoint counts on comes before it.
     sync(folder.metrics)
     sync(folder.path)
-    if isinstance(training.agent, OffPolicyAgent) and training.agent.save_replay:
-        training.agent.replay.save()
+    training.agent.save()
     state = training.state_dict() | {ROWS: folder.rows}
     state |= {UNFINISHED: list(unfinished)} if unfinished else {}
     checkpoints.save(training.step, state, best=score)
@@ -190,8 +189,7 @@ def _learning(
         batch = error.batch if isinstance(error, NotFiniteError) else None
         if isinstance(batch, Batch | Transitions):
             evidence["minibatch"] = batch.arrays()
-        if isinstance(training.agent, OnPolicyAgent):
-            evidence["rollout"] = training.agent.rollout.arrays()
+        evidence |= training.agent.evidence()
         checkpoint.save(path, evidence)
         raise FailedUpdateError(
             f"update {number}, after step {training.step:,}, failed: {error} The "

@@ -1,14 +1,15 @@
 """What a run is: frozen settings, whose docstrings are the command line's help."""
 
-from mimex.config.presets import parse, preset
-from mimex.config.run import AGENTS, MAY_CHANGE, PRESETS, TrainConfig, VisionSettings, of_suite
+from mimex.config.families import family_of
+from mimex.config.parse import parse, preset
+from mimex.config.run import AGENTS, MAY_CHANGE, PRESETS, TrainConfig, VisionSettings
 
 __all__ = [
     "TrainConfig",
     "VisionSettings",
     "preset",
     "parse",
-    "of_suite",
+    "family_of",
     "AGENTS",
     "PRESETS",
     "MAY_CHANGE",

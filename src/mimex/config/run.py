@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import torch
 import tyro
@@ -20,22 +15,15 @@ from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.scale import BonusScale
 from mimex.config.declared import settings_of
+from mimex.config.families import FAMILIES, family_of, require_task
 from mimex.config.json import build, plain, require_numbers
 from mimex.data.replay_settings import ReplaySettings
-from mimex.envs import dmc_tasks
 from mimex.envs.nearest import choose
-from mimex.envs.reward import SHAPINGS
-from mimex.envs.settings import OBSERVATIONS, TASKS
-from mimex.envs.settings import Settings as WorldSettings
 from mimex.train.off_policy import OffPolicySettings
 from mimex.train.on_policy import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper")
-QUALITIES = ("published", "fast")
-SUITE_OBSERVATIONS = ("state", "pixels")
-SUITE_REWARD = "task"
-"""The reward of the suite's tasks: their own."""
 VISIONS = ("cnn", "vit")
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -43,33 +31,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 MAY_CHANGE = ("steps", "out", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
-WORLD = (
-    "control_hz",
-    "episode_steps",
-    "success_steps",
-    "goal_spread",
-    "object_spread",
-    "joint_noise",
-    "expert_starts",
-)
-"""What may be chosen about the tasks of PixMC-Sparse, beside the settings of a run."""
-
 Settings = TypeVar("Settings")
-
-
-@dataclass(frozen=True)
-class SuiteSettings:
-    """How tasks of the DeepMind Control suite are played; the defaults are DrQ-v2's."""
-
-    action_repeat: int = 2
-    """Control steps, called frames, that an action is applied for."""
-    image_size: int = 84
-    """Width and height of a picture (pixels)."""
-    stack: int = 3
-    """Newest pictures that the agent sees at once."""
-    quality: Annotated[str, tyro.conf.arg(metavar="{published,fast}")] = "published"
-    """dm_control's own pixels, or pictures without shadows, reflections and smoothed edges: many
-    times faster, but scores cannot be compared with published ones."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +78,7 @@ def _declared() -> dict[str, type[Any]]:
     return {
         "scale": settings_of(BonusScale),
         **{name: kind for name, kind in bonuses.items() if fields(kind)},
-        "world": settings_of(WorldSettings, WORLD),
+        **{name: kind for family in FAMILIES for name, kind in family.sections.items()},
     }
 
 
@@ -133,21 +95,29 @@ def _with_declared(cls: type[Settings]) -> type[Settings]:
 class TrainConfig:
     """Train an agent on a task with an exploration bonus, or continue to.
 
-    Tasks are those of PixMC-Sparse, with PPO, and of the DeepMind Control suite, with DrQ-v2.
+    Tasks are those of PixMC-Sparse, of the DeepMind Control suite, and all of Gymnasium.
     """
 
     task: tyro.conf.Positional[str]
-    """FrankaReach, FrankaCabinet, FrankaPick, FrankaMove, or the same with Kuka; or dmc/ and a
-    task of the suite, for example dmc/cartpole_swingup_sparse."""
+    """FrankaReach, FrankaCabinet, FrankaPick, FrankaMove, or the same with Kuka; dmc/ and a task
+    of the control suite, for example dmc/cartpole_swingup_sparse; gym/ and an id of Gymnasium, for
+    example gym/CartPole-v1, or of a module of yours, gym/MODULE:ID."""
     agent: Annotated[str, tyro.conf.arg(metavar="{ppo,drqv2}")] = "ppo"
-    """The algorithm: ppo for PixMC-Sparse, drqv2 for dmc/."""
+    """The algorithm: by default drqv2 for dmc/, and ppo for all else. drqv2 needs actions that are
+    numbers."""
     reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser}")] = "sparse"
-    """How much the reward helps; tasks of dmc/ have their own."""
+    """How much the reward helps; tasks of dmc/ and gym/ have their own."""
+    curriculum: tuple[str, ...] = ()
+    """Rewards to train with one after the other, for example dense sparse sparser; evaluations
+    have the last one."""
+    curriculum_success: float = 0.8
+    """Share of the last 100 training episodes that must succeed before the next reward of a
+    curriculum."""
     observation: Annotated[
         str, tyro.conf.arg(metavar="{oracle,robot,pixels} or for dmc/ {state,pixels}")
     ] = "oracle"
     """All state, the joints only, or the wrist camera's picture and the joints; for dmc/ the
-    state or the camera's pictures."""
+    state or the camera's pictures; environments of gym/ have their own."""
     bonus: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BONUSES) + "}")] = "none"
     """The exploration bonus; "constant" pays the same for every step, and is the control."""
     steps: int = 2_000_000
@@ -161,8 +131,8 @@ class TrainConfig:
     seed: int = 0
     """Of everything."""
     out: Path | None = None
-    """The run folder; by default runs/TASK-REWARD-BONUS-SEED, for dmc/ with the observation in
-    place of the reward. The same command continues there."""
+    """The run folder; by default runs/TASK-REWARD-BONUS-SEED, with the observation (dmc/) or the
+    agent (gym/) in place of the reward. The same command continues there."""
     preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper}")] = "cpu"
     """Defaults chosen by measurement on two cores, or the published ones."""
     threads: int | None = None
@@ -175,7 +145,6 @@ class TrainConfig:
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     off_policy: OffPolicySettings = field(default_factory=OffPolicySettings)
-    suite: SuiteSettings = field(default_factory=SuiteSettings)
     vision: VisionSettings = field(default_factory=VisionSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     track: TrackSettings = field(default_factory=TrackSettings)
@@ -192,10 +161,15 @@ class TrainConfig:
         choose("--agent", self.agent, AGENTS)
         choose("--bonus", self.bonus, tuple(BONUSES))
         choose("--device", self.device, DEVICES)
-        if of_suite(self.task):
-            self._check_suite()
-        else:
-            self._check_pixmc()
+        choose("--vision.encoder", self.vision.encoder, VISIONS)
+        require_task(self.task)
+        family_of(self.task).check(self)
+        self._check_curriculum()
+        if self.agent == "drqv2" and hasattr(bonus_class(self.bonus), "follow"):
+            raise ValueError(
+                f"--bonus is {self.bonus!r}, but it needs its episode's whole past, which "
+                "transitions sampled from drqv2's replay buffer do not have: choose another bonus"
+            )
         for name, value in (
             ("--steps", self.steps),
             ("--envs", self.envs),
@@ -211,35 +185,15 @@ class TrainConfig:
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
         return self
 
-    def _check_pixmc(self) -> None:
-        choose("task", self.task, (*TASKS, *_SUITE_TASKS))
-        choose("--reward", self.reward, SHAPINGS)
-        choose("--observation", self.observation, OBSERVATIONS)
-        choose("--vision.encoder", self.vision.encoder, VISIONS)
-        if self.agent != "ppo":
+    def _check_curriculum(self) -> None:
+        if not 0 < self.curriculum_success <= 1:
             raise ValueError(
-                f"--agent is {self.agent!r}, but {self.task} is trained by ppo: drqv2 plays the "
-                "tasks of dmc/"
+                f"--curriculum-success is {self.curriculum_success}, but must be in (0, 1]"
             )
-
-    def _check_suite(self) -> None:
-        choose("task", self.task, _SUITE_TASKS)
-        choose("--observation", self.observation, SUITE_OBSERVATIONS)
-        choose("--suite.quality", self.suite.quality, QUALITIES)
-        if self.agent != "drqv2":
+        if self.curriculum and self.curriculum[-1] != self.reward:
             raise ValueError(
-                f"--agent is {self.agent!r}, but {self.task} is trained by drqv2: ppo plays the "
-                "tasks of PixMC-Sparse"
-            )
-        if hasattr(bonus_class(self.bonus), "follow"):
-            raise ValueError(
-                f"--bonus is {self.bonus!r}, but it needs its episode's whole past, which "
-                "transitions sampled from drqv2's replay buffer do not have: choose another bonus"
-            )
-        if self.reward != SUITE_REWARD:
-            raise ValueError(
-                f"--reward is {self.reward!r}, but {self.task} has a reward of its own: leave "
-                f"--reward out; for a sparse one choose a task such as {_SUITE_TASKS[6]}"
+                f"--reward is {self.reward!r}, but --curriculum ends with "
+                f"{self.curriculum[-1]!r}: leave --reward out"
             )
 
     def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
@@ -264,15 +218,20 @@ class TrainConfig:
     @property
     def title(self) -> str:
         """What runs, in a few words."""
-        kind = self.observation if of_suite(self.task) else self.reward
-        return f"{self.task} {kind}, bonus {self.bonus}"
+        return f"{self.task} {self._kind}, bonus {self.bonus}"
 
     @property
     def folder(self) -> Path:
         """Where the run is kept."""
-        kind = self.observation if of_suite(self.task) else self.reward
-        name = f"{self.task.replace('/', '-')}-{kind}-{self.bonus}-{self.seed}"
-        return self.out or Path("runs") / name
+        task = self.task.replace("/", "-").replace(":", "-")
+        return self.out or Path("runs") / f"{task}-{self._kind}-{self.bonus}-{self.seed}"
+
+    @property
+    def _kind(self) -> str:
+        """What tells this from other runs on the task: the agent, too, if not the usual."""
+        family = family_of(self.task)
+        kind = family.kind(self)
+        return kind if self.agent in (family.agent, kind) else f"{kind}-{self.agent}"
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of what JSON can say."""
@@ -284,11 +243,3 @@ class TrainConfig:
         if "task" not in data:
             raise ValueError("config.json lacks the task: restore it")
         return build(cls, data)
-
-
-_SUITE_TASKS = tuple(dmc_tasks.PREFIX + name for name in dmc_tasks.NAMES)
-
-
-def of_suite(task: str) -> bool:
-    """Whether a task is one of the DeepMind Control suite, by its name's beginning."""
-    return task.startswith(dmc_tasks.PREFIX)

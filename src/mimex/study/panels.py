@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mimex.bonus import BONUSES
-from mimex.config import of_suite
+from mimex.config import family_of
 from mimex.study.groups import Group, TaskScores, bounds, common_grid, curves
 from mimex.study.runs import Numbers
 from mimex.study.statistics import (
@@ -106,7 +106,8 @@ def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) 
             found = curve_band({group.task: values}, "mean")
             band = np.clip([found.low, found.high], *bounds(metric))
         _draw_line(axes, grid / unit, values.mean(0), band, group.label, look)
-    counted = "frames" if all(of_suite(group.task) for group in groups) else "steps"
+    units = {family_of(group.task).unit for group in groups}
+    counted = units.pop() if len(units) == 1 else "steps"
     axes.set(xlabel=f"{words} {counted}", ylabel=title(metric))
     _limit(axes, metric)
 

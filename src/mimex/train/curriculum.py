@@ -8,7 +8,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from mimex.contracts import Agent, ChangesReward, Observer, Step
+from mimex.contracts import Agent, ChangesReward, Observer, Step, final_successes
 from mimex.types import Metrics
 
 EPISODES = 100
@@ -50,7 +50,9 @@ class Curriculum(Observer):
         """Moves on once enough of the last episodes have succeeded."""
         if not step.ended.any():
             return
-        self._outcomes.extend(step.info["final_info"]["success"][step.ended].tolist())
+        successes = final_successes(step.info)
+        assert successes is not None
+        self._outcomes.extend(successes[step.ended].tolist())
         full, following = len(self._outcomes) == self._outcomes.maxlen, self.stage + 1
         share = sum(self._outcomes) / len(self._outcomes)
         if full and share >= self.success_rate and following < len(self.stages):

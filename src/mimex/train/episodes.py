@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mimex.contracts import Agent, Observer, Step
+from mimex.contracts import Agent, Observer, Step, final_successes
 from mimex.types import Metrics
 
 _TERM, _CONDITION = "reward/", "_bonus"
@@ -62,13 +62,13 @@ class Episodes(Observer):
                 )
                 met |= np.where(ended, final[name], values) > 0 if ended.any() else values > 0
         if ended.any():
-            self._end(np.flatnonzero(ended), final)
+            self._end(np.flatnonzero(ended), final_successes(info))
 
-    def _end(self, rows: NDArray[np.int64], final: Mapping[str, Any]) -> None:
+    def _end(self, rows: NDArray[np.int64], successes: NDArray[Any] | None) -> None:
         for row in rows:
             outcome = {"return": self._returns[row], "episode_steps": self._steps[row]}
-            if "success" in final:
-                outcome["success"] = final["success"][row]
+            if successes is not None:
+                outcome["success"] = successes[row]
             outcome |= {f"reached_{name}": met[row] for name, met in self._met.items()}
             self._last.append({name: float(value) for name, value in outcome.items()})
         self.total += len(rows)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mimex.contracts import Policy
+from mimex.contracts import Policy, final_successes
 from mimex.types import Metrics
 
 Z95 = 1.959964
@@ -83,9 +83,10 @@ def evaluate(
         ended = running & (terminated | truncated)
         returns += rewards * running
         steps += running
-        if ended.any() and "success" in info["final_info"]:
+        found = final_successes(info)
+        if found is not None:
             success = np.zeros(env.num_envs, bool) if success is None else success
-            success[ended] = info["final_info"]["success"][ended]
+            success[ended] = found[ended]
         running &= ~ended
         progress(int(steps.max()))
     successes = None if success is None else int(success.sum())

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from mimex.agents.drqv2 import DrQv2
 from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
 from mimex.bonus.scale import BonusScale
-from mimex.contracts import Scored, Step
+from mimex.contracts import Scored, Step, final_observations
 from mimex.data.replay import ReplayBuffer
 from mimex.data.transitions import Transitions
 from mimex.data.windows import EndsAt
@@ -93,8 +93,6 @@ class Means:
 class OffPolicyAgent:
     """DrQ-v2 with its replay buffer and its bonus, as the loop drives it.
 
-    The buffer's observations are in its own files: ``replay.save()`` comes before a checkpoint.
-
     Args:
         algorithm: DrQ-v2.
         bonus: What scores windows.
@@ -168,7 +166,7 @@ class OffPolicyAgent:
             frames = self._newest_frames(step.next_observation)
             finals: dict[int, NDArray[Any]] = {}
             if ended.any():
-                last = self._newest_frames(np.stack(list(step.info["final_obs"][ended])))
+                last = self._newest_frames(final_observations(step))
                 finals = dict(zip(np.flatnonzero(ended).tolist(), last, strict=True))
             for row in range(self.replay.num_envs):
                 self.replay.add(
@@ -261,8 +259,17 @@ class OffPolicyAgent:
         most = scores.masked_fill(~full, -torch.inf).topk(min(WINDOWS, len(scores))).indices
         return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window[most])
 
+    def save(self) -> None:
+        """Writes the buffer's observations to its files."""
+        if self.save_replay:
+            self.replay.save()
+
+    def evidence(self) -> dict[str, Any]:
+        """The minibatch is the error's."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """All that ``load_state_dict`` needs to continue exactly here, after ``save``."""
         return {
             "algorithm": self.algorithm.state_dict(),
             "bonus": self.bonus.state_dict(),

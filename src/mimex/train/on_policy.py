@@ -15,7 +15,7 @@ from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
-from mimex.contracts import Scored, Step
+from mimex.contracts import Scored, Step, final_observations
 from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import EndsAt, RolloutWindows, WindowIndex
 from mimex.nn.parallel import pieces
@@ -69,7 +69,8 @@ class OnPolicyAgent:
         scale: How much it is paid.
         settings: Of the rollouts.
         num_envs: Environments side by side.
-        horizon: Environment steps over which schedules run.
+        frames_per_step: Frames that a step counts as.
+        horizon: Frames over which schedules run.
         seed: Of the order in which the bonus learns.
         clock: Where time is counted.
     """
@@ -84,12 +85,14 @@ class OnPolicyAgent:
         settings: LoopSettings,
         *,
         num_envs: int,
+        frames_per_step: int = 1,
         horizon: int,
         seed: int,
         clock: Clock,
     ) -> None:
         self.algorithm, self.bonus, self.scale = algorithm, bonus, scale
         self.settings, self.horizon, self.clock = settings, horizon, clock
+        self.frames_per_step = frames_per_step
         encoder = algorithm.encoder
         self.rollout = Rollout(
             settings.rollout_steps,
@@ -147,7 +150,7 @@ class OnPolicyAgent:
             rollout.terminated[t] = torch.from_numpy(step.terminated)
             rollout.truncated[t] = torch.from_numpy(step.truncated)
             if step.ended.any():
-                finals = encoder.read(stack_observations(step.info["final_obs"][step.ended]))
+                finals = encoder.read(final_observations(step))
                 rollout.put_finals(finals, self.algorithm.features(finals))
             self._filled += 1
             if self._filled == rollout.steps:
@@ -163,7 +166,10 @@ class OnPolicyAgent:
             self.algorithm.encoder.normaliser.settle()
             self.warming_up = False
             return None
-        algorithm, beta = self.algorithm, self.scale.beta
+        algorithm = self.algorithm
+        began = step - self.rollout.rewards.numel() * self.frames_per_step
+        self.scale.steps = began
+        beta = self.scale.beta
         with self.clock("windows"):
             index = self.build_windows()
         with self.clock("bonus"):
@@ -172,8 +178,7 @@ class OnPolicyAgent:
             self._scored = self._as_scored(index, raw)
         with self.clock("learning"):
             batch = make_batch(algorithm, self.rollout, rewards, beta)
-            done = (step - raw.numel()) / self.horizon  # as the rollout began
-            metrics = algorithm.update(batch, done, (1.0, beta)[: algorithm.heads])
+            metrics = algorithm.update(batch, began / self.horizon, (1.0, beta)[: algorithm.heads])
             algorithm.encoder.normaliser.settle()
         self.updates += 1
         return {
@@ -276,9 +281,9 @@ class OnPolicyAgent:
         self.probe = None if state["probe"] is None else Window(**state["probe"]).to(device)
         self._history = {part: values.to(device) for part, values in state["history"].items()}
 
+    def save(self) -> None:
+        """A checkpoint holds all."""
 
-def stack_observations(observations: NDArray[np.object_]) -> Any:
-    """Single observations, arrays or dicts of arrays, as one batch."""
-    if isinstance(observations[0], dict):
-        return {part: np.stack([o[part] for o in observations]) for part in observations[0]}
-    return np.stack(list(observations))
+    def evidence(self) -> dict[str, Any]:
+        """The rollout."""
+        return {"rollout": self.rollout.arrays()}

@@ -1,0 +1,35 @@
+"""The families of tasks, each in its own file: the one place that knows them apart.
+
+A new family is a file with a ``Family`` and a line in ``FAMILIES``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from mimex.config.families.base import Family
+from mimex.config.families.dmc import DMC
+from mimex.config.families.gym import GYM
+from mimex.config.families.pixmc import PIXMC
+
+FAMILIES: tuple[Family, ...] = (DMC, GYM, PIXMC)
+"""The last one's tasks have no prefix."""
+
+
+def family_of(task: str) -> Family:
+    """The family that a task is of, by its name's beginning."""
+    return next(family for family in FAMILIES if task.startswith(family.prefix))
+
+
+def require_task(task: str) -> None:
+    """Raises an error that suggests the nearest name if there is no such task."""
+    family = family_of(task)
+    if family.has(task):
+        return
+    known = {name.lower(): name for each in FAMILIES for name in each.tasks()}
+    # Without its prefix a name is found too: cartpole_swingup, CartPole-v1.
+    known |= {lower.split("/", 1)[-1]: name for lower, name in known.items()}
+    close = get_close_matches(task.lower(), known, n=1, cutoff=0.5)
+    hint = f"; did you mean {known[close[0]]!r}?" if close else ""
+    named = ", ".join(words for each in FAMILIES[::-1] for words in each.named)
+    raise ValueError(f"task is {task!r}, but must be one of {named}{hint}")

@@ -1,0 +1,140 @@
+"""The DeepMind Control suite, with DrQ-v2 or PPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import gymnasium
+import tyro
+from gymnasium.vector import VectorEnv
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
+from mimex.bonus.autoencoder import RELEASED
+from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_published
+from mimex.config.presets import PUBLISHED_SCALE, SMALL, SMALL_PIXELS, SMALL_STATE
+from mimex.envs.dmc_tasks import NAMES, PREFIX
+from mimex.envs.nearest import choose
+from mimex.nn.parallel import available_cores
+
+if TYPE_CHECKING:
+    from mimex.config.run import TrainConfig
+
+QUALITIES = ("published", "fast")
+
+FRAMES = {"state": 500_000, "pixels": 1_000_000}
+"""Length of runs, by observation."""
+
+MEDIUM = [
+    "acrobot_swingup",
+    "cartpole_swingup_sparse",
+    "cheetah_run",
+    "finger_turn_easy",
+    "finger_turn_hard",
+    "hopper_hop",
+    "quadruped_run",
+    "quadruped_walk",
+    "reacher_easy",
+    "reacher_hard",
+    "walker_run",
+]
+HARD = ("humanoid_stand", "humanoid_walk", "humanoid_run")
+"""DrQ-v2's own grades of tasks (its files cfgs/task/*.yaml), by which its noise falls over more
+steps; the rest is easy."""
+
+EXCEPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "walker": {"n_step": 1, "batch": 512},
+    "humanoid": {"lr": 8e-5, "trunk": 100},
+}
+"""Where DrQ-v2's published settings differ for all tasks of a domain."""
+
+NOISE_STEPS = dict.fromkeys(MEDIUM, 500_000) | dict.fromkeys(HARD, 2_000_000)
+"""Agent steps over which the noise falls in tasks that are not easy (DrQ-v2)."""
+
+
+@dataclass(frozen=True)
+class SuiteSettings:
+    """How tasks of the DeepMind Control suite are played; the defaults are DrQ-v2's."""
+
+    action_repeat: int = 2
+    """Control steps, called frames, that an action is applied for."""
+    image_size: int = 84
+    """Width and height of a picture (pixels)."""
+    stack: int = 3
+    """Newest pictures that the agent sees at once."""
+    quality: Annotated[str, tyro.conf.arg(metavar="{published,fast}")] = "published"
+    """dm_control's own pixels, or pictures without shadows, reflections and smoothed edges: many
+    times faster, but scores cannot be compared with published ones."""
+
+
+class Suite(Family):
+    """All tasks of the suite; a run counts control steps, called frames."""
+
+    prefix = PREFIX
+    named = (f"{PREFIX}DOMAIN_TASK",)
+    unit = "frames"
+    agent = "drqv2"
+    observations = ("state", "pixels")
+    eval_episodes = 10
+    sections = {"suite": SuiteSettings}  # noqa: RUF012 (declared by Family)
+
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(PREFIX + name for name in NAMES)
+
+    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+        require_published(name, agent, "drqv2", task)
+        observation = observation or ("pixels" if name == "paper" else "state")
+        pixels = observation == "pixels"
+        chosen: dict[str, Any] = {
+            "observation": observation,
+            "reward": OWN,
+            "steps": FRAMES.get(observation, FRAMES["state"]),
+        }
+        if agent == "ppo":
+            return chosen | (SMALL_PIXELS if pixels else SMALL)
+        chosen |= {
+            **({} if pixels else BONUSES_OF_NUMBERS),
+            "envs": 1,
+            "eval": {"every": 10_000, "episodes": 10},  # DrQ-v2's
+            "track": {"checkpoint_every": 50_000},
+        }
+        if name == "paper":
+            # The vector itself is its own feature; of pictures the release takes the encoder's.
+            released = chosen.get("mimex", {}) | {"padding": "zeros", "size": RELEASED}
+            agent_settings = _graded(replace(MIMEX, features="encoder"), task)
+            return chosen | {
+                "drqv2": agent_settings,
+                "scale": PUBLISHED_SCALE,
+                "mimex": released,
+            }
+        return chosen | {"drqv2": _published(task) if pixels else SMALL_STATE}
+
+    def check(self, config: TrainConfig) -> None:
+        super().check(config)
+        choose("--suite.quality", config.suite.quality, QUALITIES)
+
+    def make(
+        self, config: TrainConfig, num_envs: int, render_mode: str | None
+    ) -> VectorEnv[Any, Any, Any]:
+        return gymnasium.make_vec(
+            config.task,
+            num_envs=num_envs,
+            render_mode=render_mode,
+            observation=config.observation,
+            threads=config.threads or available_cores(),
+            **vars(config.suite),
+        )
+
+
+def _graded(agent: DrQv2Settings, task: str) -> DrQv2Settings:
+    return replace(agent, std_steps=NOISE_STEPS.get(task.removeprefix(PREFIX), agent.std_steps))
+
+
+def _published(task: str) -> DrQv2Settings:
+    domain = task.removeprefix(PREFIX).partition("_")[0]
+    return replace(_graded(PUBLISHED, task), **EXCEPTIONS.get(domain, {}))
+
+
+DMC = Suite()

@@ -1,0 +1,129 @@
+"""Any environment that Gymnasium can make, by its id: ``gym/CartPole-v1``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+from gymnasium.error import DependencyNotInstalled
+from gymnasium.error import Error as GymnasiumError
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_published
+from mimex.config.presets import SMALL, SMALL_STATE
+
+if TYPE_CHECKING:
+    from mimex.config.run import TrainConfig
+
+PACKAGES = {
+    "ALE/": ("ale_py", "gymnasium[atari]"),
+    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
+    "AntMaze": ("gymnasium_robotics", "gymnasium-robotics"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+    "FrankaKitchen": ("gymnasium_robotics", "gymnasium-robotics"),
+    "HandManipulate": ("gymnasium_robotics", "gymnasium-robotics"),
+    "HandReach": ("gymnasium_robotics", "gymnasium-robotics"),
+    "Meta-World/": ("metaworld", "metaworld"),
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "PointMaze": ("gymnasium_robotics", "gymnasium-robotics"),
+}
+"""By the beginning of an id, the module that registers it, and what pip installs it with."""
+
+STEPS = 300_000
+"""Length of a run."""
+
+
+@dataclass(frozen=True)
+class GymSettings:
+    """How environments of gym/ are made."""
+
+    episode_steps: int | None = None
+    """Steps after which an episode is cut off; None for the environment's own limit."""
+
+
+class Gym(Family):
+    """Environments of Gymnasium, of packages for it, and of the user's own."""
+
+    prefix = "gym/"
+    named = ("gym/ID", "gym/MODULE:ID")
+    sections = {"gym": GymSettings}  # noqa: RUF012 (declared by Family)
+
+    def tasks(self) -> tuple[str, ...]:
+        others = ("mimex/", "dmc/", "phys2d/", "tabular/", "GymV")
+        names = (name for name in gymnasium.registry if not name.startswith(others))
+        return tuple(self.prefix + name for name in names)
+
+    def has(self, task: str) -> bool:
+        try:
+            gymnasium.spec(_known(task.removeprefix(self.prefix)))
+        except GymnasiumError:
+            return False
+        return True
+
+    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+        require_published(name, agent, "", task)
+        chosen: Overrides = {"observation": observation or OWN, "reward": OWN, "steps": STEPS}
+        if agent == "ppo":
+            return {**chosen, **SMALL}
+        return {
+            **chosen,
+            **BONUSES_OF_NUMBERS,
+            "envs": 1,
+            "drqv2": SMALL_STATE,
+            "eval": {"every": 10_000, "episodes": 10},
+            "track": {"checkpoint_every": 50_000},
+        }
+
+    def check(self, config: TrainConfig) -> None:
+        super().check(config)
+        steps = config.gym.episode_steps
+        if steps is not None and steps < 1:
+            raise ValueError(f"--gym.episode-steps is {steps}, but must be at least 1")
+
+    def kind(self, config: TrainConfig) -> str:
+        return config.agent
+
+    def make(
+        self, config: TrainConfig, num_envs: int, render_mode: str | None
+    ) -> VectorEnv[Any, Any, Any]:
+        name = _known(config.task.removeprefix(self.prefix))
+        spec = gymnasium.spec(name)
+        limit = config.gym.episode_steps or spec.max_episode_steps
+        if limit is None:
+            raise ValueError(
+                f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
+            )
+        one = partial(gymnasium.make, spec.id, max_episode_steps=limit, render_mode=render_mode)
+        try:
+            return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        except DependencyNotInstalled as error:
+            raise ValueError(f"{config.task} needs a package: {error}") from error
+        except GymnasiumError as error:
+            raise ValueError(f"{config.task} cannot be made: {error}") from error
+
+
+def _known(name: str) -> str:
+    """An id, once the module that registers it has been imported; an error if it is missing."""
+    named, _, name = name.rpartition(":")
+    if named:
+        try:
+            importlib.import_module(named)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"gym/{named}:{name} needs the module {error.name}: install it, or put its folder "
+                "into PYTHONPATH"
+            ) from error
+    for beginning, (module, package) in PACKAGES.items():
+        if name.startswith(beginning):
+            if importlib.util.find_spec(module) is None:
+                raise ValueError(f"gym/{name} needs {module}: pip install '{package}'")
+            gymnasium.register_envs(importlib.import_module(module))
+    return name
+
+
+GYM = Gym()

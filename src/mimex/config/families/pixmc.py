@@ -1,0 +1,112 @@
+"""PixMC-Sparse: eight manipulation tasks on MuJoCo, with PPO or DrQ-v2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.agents.ppo_settings import PPOSettings
+from mimex.bonus.autoencoder import RELEASED
+from mimex.config.declared import settings_of
+from mimex.config.families.base import BONUSES_OF_NUMBERS, Family, Overrides, require_published
+from mimex.config.presets import (
+    ALL_WINDOWS,
+    COVERS_COSTS,
+    CPU,
+    CPU_PIXELS,
+    PIXEL_ENVS,
+    PIXEL_LRS,
+    PUBLISHED_ENVS,
+    PUBLISHED_LRS,
+    PUBLISHED_SCALE,
+    REPLAY_ENVS,
+    REPLAY_PIXELS,
+    REPLAY_STATE,
+    STATE_ENVS,
+)
+from mimex.envs.reward import SHAPINGS
+from mimex.envs.settings import OBSERVATIONS, TASKS, Settings, robot_and_kind
+from mimex.train.on_policy import LoopSettings
+
+if TYPE_CHECKING:
+    from mimex.config.run import TrainConfig
+
+WORLD = (
+    "control_hz",
+    "episode_steps",
+    "success_steps",
+    "goal_spread",
+    "object_spread",
+    "joint_noise",
+    "expert_starts",
+)
+"""What may be chosen about the tasks, beside the settings of a run."""
+
+
+class PixMC(Family):
+    """The eight tasks of the paper."""
+
+    prefix = ""
+    named = TASKS
+    rewards = SHAPINGS
+    observations = OBSERVATIONS
+    sections = {"world": settings_of(Settings, WORLD)}  # noqa: RUF012 (declared by Family)
+
+    def tasks(self) -> tuple[str, ...]:
+        return TASKS
+
+    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+        require_published(name, agent, "ppo", task)
+        observation = observation or "oracle"
+        pixels = observation == "pixels"
+        chosen = {"observation": observation, "reward": "sparse"}
+        if agent == "drqv2":
+            return chosen | {
+                **({} if pixels else BONUSES_OF_NUMBERS),
+                "envs": REPLAY_ENVS,
+                "scale": {"beta": COVERS_COSTS},
+                "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
+            }
+        if name == "paper":
+            return chosen | {
+                "envs": PUBLISHED_ENVS["pixels" if pixels else "state"],
+                "ppo": PPOSettings(lr=_published_lr(task, pixels)),
+                "loop": LoopSettings(bonus_minibatch=ALL_WINDOWS),
+                "vision": {"encoder": "vit", "image_size": 224},
+                "scale": PUBLISHED_SCALE,
+                "mimex": {"padding": "zeros", "size": RELEASED},
+            }
+        return chosen | {
+            "envs": PIXEL_ENVS if pixels else STATE_ENVS,
+            "ppo": CPU_PIXELS if pixels else CPU,
+            "loop": LoopSettings(train_fraction=0.125, stagger=True),
+            "scale": {"beta": COVERS_COSTS},
+        }
+
+    def kind(self, config: TrainConfig) -> str:
+        return "-".join(config.curriculum) or config.reward
+
+    def make(
+        self, config: TrainConfig, num_envs: int, render_mode: str | None
+    ) -> VectorEnv[Any, Any, Any]:
+        return gymnasium.make_vec(
+            f"mimex/{config.task}-v0",
+            num_envs=num_envs,
+            render_mode=render_mode,
+            reward=config.reward,
+            observation=config.observation,
+            image_size=config.vision.image_size,
+            threads=config.threads,
+            **vars(config.world),
+        )
+
+
+def _published_lr(task: str, pixels: bool) -> float:
+    robot = PUBLISHED_LRS[robot_and_kind(task or TASKS[0])[0]]
+    return PIXEL_LRS.get(task, robot) if pixels else robot
+
+
+PIXMC = PixMC()

@@ -1,0 +1,105 @@
+"""Environments of Gymnasium and of the user's own, by their ids."""
+
+import json
+
+import pytest
+from tests.processes import rows
+
+from mimex.cli import main
+from mimex.commands.build import make_env
+from mimex.config import parse
+
+OWN = "gym/tests.tasks:"
+
+
+def command(task, run, agent, rounds, *more):
+    """A small run of so many rows of metrics, evaluated at its end."""
+    small = {
+        "ppo": ("--envs", "4", "--loop.rollout-steps", "8", "--ppo.minibatches", "2",
+                "--ppo.epochs", "1", "--loop.bonus-minibatch", "16"),
+        "drqv2": ("--off-policy.report-every", "32", "--drqv2.seed-steps", "16",
+                  "--drqv2.random-steps", "16", "--drqv2.batch", "8", "--drqv2.hidden", "16",
+                  "--drqv2.features", "trunk"),
+    }[agent]  # fmt: skip
+    return [
+        *("train", task, "--out", str(run), "--agent", agent, "--steps", str(32 * rounds)),
+        *("--eval.episodes", "2", "--eval.every", "64", "--track.checkpoint-every", "32"),
+        *("--threads", "1"),
+        *small,
+        *more,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "agent"),
+    [
+        ("gym/CartPole-v1", "ppo"),
+        ("gym/FrozenLake-v1", "ppo"),
+        ("gym/Pendulum-v1", "drqv2"),
+        (f"{OWN}Dict-v0", "ppo"),
+        (f"{OWN}DictBox-v0", "drqv2"),
+        (f"{OWN}Picture-v0", "ppo"),
+        (f"{OWN}Both-v0", "drqv2"),
+    ],
+)
+def test_any_environment_trains_and_continues(task, agent, tmp_path, capsys):
+    run = tmp_path / "run"
+    more = ("--bonus", "mimex", "--gym.episode-steps", "15")
+    assert main(command(task, run, agent, 4, *more)) == 0
+    last = rows(run)[-1]
+    assert last["bonus/mean"] > 0
+    assert last["train/episode_steps"] <= 15
+    assert ("eval/success" in last) == task.startswith(OWN)
+    config = json.loads((run / "config.json").read_text())
+    assert (config["agent"], config["reward"], config["observation"]) == (agent, "task", "task")
+    before = rows(run)
+    capsys.readouterr()
+    assert main(command(task, run, agent, 6, *more)) == 0
+    assert "with new episodes: gym/" in capsys.readouterr().out.replace("\n", " ")
+    assert rows(run)[: len(before)] == before
+    assert rows(run)[-1]["step"] == 6 * 32
+    assert rows(run)[-1]["train/episode_steps"] <= 15  # nothing was added to the one cut off
+
+
+def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
+    assert main(command(f"{OWN}Endless-v0", tmp_path, "ppo", 2)) == 1
+    assert "--gym.episode-steps" in capsys.readouterr().err
+    assert main(command(f"{OWN}Endless-v0", tmp_path, "ppo", 2, "--gym.episode-steps", "9")) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("gym/CartPole-v1", "the actions are discrete, but drqv2 needs"),
+        ("gym/Blackjack-v1", "flatten it with gymnasium's FlattenObservation"),
+    ],
+)
+def test_what_an_agent_cannot_play_is_told(task, words, tmp_path, capsys):
+    agent = "drqv2" if "Cart" in task else "ppo"
+    assert main(command(task, tmp_path, agent, 2, "--gym.episode-steps", "9")) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, capsys):
+    pytest.importorskip("gymnasium")
+    try:
+        import Box2D  # noqa: F401
+
+        pytest.skip("Box2D is installed")
+    except ModuleNotFoundError:
+        pass
+    assert main(command("gym/LunarLander-v3", tmp_path, "ppo", 2)) == 1
+    error = capsys.readouterr().err
+    assert "gym/LunarLander-v3" in error
+    assert "pip install" in error
+
+
+def test_environments_reset_in_the_same_step():
+    env = make_env(parse([f"{OWN}Numbers-v0", "--gym.episode-steps", "3"]), 2)
+    env.reset(seed=0)
+    for _ in range(3):
+        observation, _, _, truncated, info = env.step(env.action_space.sample() * 0)
+    assert truncated.all()
+    assert abs(info["final_obs"][0][0] - observation[0, 0]) > 1e-4  # the next episode's first
+    env.close()

@@ -1,0 +1,50 @@
+"""Tiny environments for tests, as a user's own module registers them: gym/tests.tasks:ID."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+NUMBERS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class Walk(gymnasium.Env):
+    """A walk on a line: one step is worth what it leads to the right; success beyond 1."""
+
+    def __init__(self, space, discrete=False, render_mode=None):
+        self.observation_space, self.render_mode = space, render_mode
+        one = spaces.Box(np.float32(-2), np.float32(3), (1,))
+        self.action_space = spaces.Discrete(3, start=-1) if discrete else one
+
+    def _observe(self):
+        vector = np.array([self.place, 0.5], np.float32)
+        picture = np.full(IMAGE.shape, 128, np.uint8)
+        picture[:, int(np.clip(self.place * 8, -8, 8)) + 12] = 255
+        parts = {"eye": picture, "place": vector, "again": vector}
+        if isinstance(self.observation_space, spaces.Dict):
+            return {name: parts[name] for name in self.observation_space}
+        return picture if self.observation_space == IMAGE else vector
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.np_random.uniform(-0.1, 0.1)
+        return self._observe(), {}
+
+    def step(self, action):
+        moved = 0.1 * float(np.asarray(action).item())
+        self.place += moved
+        done = abs(self.place) > 1
+        return self._observe(), moved, done, False, {"is_success": self.place > 1}
+
+
+KINDS = {
+    "Numbers-v0": {"space": NUMBERS},
+    "Dict-v0": {"space": spaces.Dict({"place": NUMBERS, "again": NUMBERS}), "discrete": True},
+    "DictBox-v0": {"space": spaces.Dict({"place": NUMBERS, "again": NUMBERS})},
+    "Picture-v0": {"space": IMAGE, "discrete": True},
+    "Both-v0": {"space": spaces.Dict({"eye": IMAGE, "place": NUMBERS})},
+    "Endless-v0": {"space": NUMBERS},
+}
+for name, settings in KINDS.items():
+    limit = None if name.startswith("Endless") else 15
+    gymnasium.register(name, Walk, max_episode_steps=limit, kwargs=settings)
