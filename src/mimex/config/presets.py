@@ -58,7 +58,7 @@ sees. Return on cartpole_swingup after
 
 SMALL: dict[str, Any] = {
     "envs": 16,
-    "ppo": replace(CPU, epochs=10),
+    "ppo": replace(CPU, epochs=10, minibatches=4, discount=0.99, initial_std=1.0),
     "loop": LoopSettings(rollout_steps=128),
     "eval": {"every": 50_000, "episodes": 20},
     "track": {"checkpoint_every": 50_000},
