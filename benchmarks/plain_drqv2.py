@@ -42,7 +42,7 @@ class PlainDrQv2:
         self.of_actor = torch.optim.Adam(self.actor.parameters(), self.settings.lr)
 
     def encode(self, images: Tensor) -> Tensor:
-        return self.encoder.convolutions(images / 255 - 0.5).permute(0, 2, 3, 1).flatten(1)
+        return self.encoder.pixels.convolutions(images / 255 - 0.5).permute(0, 2, 3, 1).flatten(1)
 
     def shift(self, images: Tensor, shifts: Tensor) -> Tensor:
         """The published augmentation: bilinear samples of a grid over padded images."""

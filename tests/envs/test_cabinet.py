@@ -8,7 +8,7 @@ from mimex.envs.robots.franka import FRANKA
 
 @pytest.fixture
 def cabinet() -> tuple[mujoco.MjModel, mujoco.MjData]:
-    model = scene.build(FRANKA, "cabinet").compile()
+    model = scene.build(FRANKA, "Cabinet").compile()
     data = mujoco.MjData(model)
     for joint, position in zip(FRANKA.joints, FRANKA.home, strict=True):
         data.joint(joint).qpos = position

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mimex.envs import reward
+from mimex.envs.catalogue import TASKS
 
 
 def test_near_is_flat_below_its_floor() -> None:
@@ -40,7 +41,7 @@ def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None
     assert reward.weights("FrankaCabinet", "sparse")["handle_bonus"] == 3.0
 
 
-@pytest.mark.parametrize("task", reward.PUBLISHED)
+@pytest.mark.parametrize("task", TASKS)
 def test_every_task_punishes_large_actions(task: str) -> None:
     assert all(reward.weights(task, name)["action_penalty"] == 0.01 for name in reward.SHAPINGS)
 

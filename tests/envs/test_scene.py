@@ -9,7 +9,7 @@ from mimex.envs.robots.base import Robot
 from mimex.envs.robots.franka import FRANKA
 from mimex.envs.robots.kuka_allegro import KUKA
 
-TASKS = ("reach", "cabinet", "pick", "move")
+TASKS = ("Reach", "Cabinet", "Pick", "Move")
 SCENES = [
     pytest.param(robot, task, id=f"{robot.name}-{task}")
     for robot in (FRANKA, KUKA)
@@ -49,11 +49,11 @@ def test_the_promised_names_exist(robot: Robot, task: str) -> None:
     bodies, sites = names(model, "body", model.nbody), names(model, "site", model.nsite)
     joints, cameras = names(model, "joint", model.njnt), names(model, "camera", model.ncam)
     sensors = names(model, "sensor", model.nsensor)
-    assert ("table" in bodies) is (task != "cabinet")
-    assert ({"cabinet", "drawer", "box0", "box1", "box2", "box3"} <= bodies) is (task == "cabinet")
-    assert ({"drawer", "box3"} <= joints and "handle" in sites) is (task == "cabinet")
-    assert ("cube" in bodies & sites & joints) is (task in ("pick", "move"))
-    assert ("goal" in bodies & sites) is (task in ("reach", "move"))
+    assert ("table" in bodies) is (task != "Cabinet")
+    assert ({"cabinet", "drawer", "box0", "box1", "box2", "box3"} <= bodies) is (task == "Cabinet")
+    assert ({"drawer", "box3"} <= joints and "handle" in sites) is (task == "Cabinet")
+    assert ("cube" in bodies & sites & joints) is (task in ("Pick", "Move"))
+    assert ("goal" in bodies & sites) is (task in ("Reach", "Move"))
     assert {robot.wrist_camera, "video"} <= cameras
     assert {f"arm_force/{body}" for body in robot.arm_bodies} <= sensors
     assert [model.actuator(i).name for i in range(model.nu)] == list(robot.joints)
@@ -61,13 +61,13 @@ def test_the_promised_names_exist(robot: Robot, task: str) -> None:
 
 
 def test_table_and_cube_are_where_published() -> None:
-    model, data = at_home(FRANKA, "pick")
+    model, data = at_home(FRANKA, "Pick")
     table = model.geom(model.body("table").geomadr[0])
     np.testing.assert_allclose(data.body("table").xpos, (0.5, 0.0, 0.2))
     np.testing.assert_allclose(table.size, (0.3, 0.5, 0.2))
     np.testing.assert_allclose(data.site("cube").xpos, (0.5, 0.0, 0.4225))
     assert model.body("cube").mass[0] == pytest.approx(0.045**3 * 1000)
-    assert scene.build(KUKA, "pick").compile().body("cube").mass[0] == pytest.approx(0.216)
+    assert scene.build(KUKA, "Pick").compile().body("cube").mass[0] == pytest.approx(0.216)
 
 
 @pytest.mark.parametrize(("robot", "task"), SCENES)
@@ -93,7 +93,7 @@ def test_left_alone_everything_stays(robot: Robot, task: str) -> None:
 
 
 def test_gravity_pulls_objects_but_not_the_robot() -> None:
-    model, data = at_home(FRANKA, "pick")
+    model, data = at_home(FRANKA, "Pick")
     data.joint("cube").qpos[2] = 1.0
     arm = data.qpos[:9].copy()
     for _ in range(30):
@@ -104,7 +104,7 @@ def test_gravity_pulls_objects_but_not_the_robot() -> None:
 
 
 def test_the_goal_is_a_picture_only() -> None:
-    model, data = at_home(FRANKA, "move")
+    model, data = at_home(FRANKA, "Move")
     data.mocap_pos[model.body("goal").mocapid[0]] = data.joint("cube").qpos[:3]
     mujoco.mj_forward(model, data)
     pairs = {model.body(model.geom_bodyid[g]).name for c in data.contact for g in c.geom}
@@ -112,13 +112,13 @@ def test_the_goal_is_a_picture_only() -> None:
 
 
 def test_time_step_follows_control_rate_and_substeps() -> None:
-    assert scene.build(FRANKA, "reach").compile().opt.timestep == pytest.approx(1 / 60)
-    spec = scene.build(FRANKA, "reach", control_hz=30.0, substeps=4)
+    assert scene.build(FRANKA, "Reach").compile().opt.timestep == pytest.approx(1 / 60)
+    spec = scene.build(FRANKA, "Reach", control_hz=30.0, substeps=4)
     assert spec.compile().opt.timestep == pytest.approx(1 / 120)
 
 
 def test_arm_force_measures_a_push_on_the_arm_only() -> None:
-    model, data = at_home(FRANKA, "pick")
+    model, data = at_home(FRANKA, "Pick")
     for _ in range(60):
         mujoco.mj_step(model, data)
     assert np.abs(data.sensordata).max() == 0.0  # the cube presses on the table, not on the arm
@@ -129,5 +129,5 @@ def test_arm_force_measures_a_push_on_the_arm_only() -> None:
 
 
 def test_unknown_task_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"task is 'stack'.*reach"):
-        scene.build(FRANKA, "stack")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"task is 'stack'.*Reach"):
+        scene.build(FRANKA, "stack")

@@ -37,10 +37,10 @@ class InputEncoder(nn.Module):
         self.features, self.vector, self.depth = reader.vector, reader.vector, 0
         self.pixels = None
         if reader.image is not None:
-            self.depth, height, width = reader.image
-            planes = math.ceil(4 * self.vector / (height * width))
-            self.shape = (self.depth + planes, height, width)
-            self.pixels = PixelEncoder(self.depth, height)
+            self.depth, side = reader.square_image
+            planes = math.ceil(4 * self.vector / side**2)
+            self.shape = (self.depth + planes, side, side)
+            self.pixels = PixelEncoder(self.depth, side)
             self.features += self.pixels.features
 
     def pack(self, stored: Stored) -> Tensor:

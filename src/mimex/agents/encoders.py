@@ -138,8 +138,7 @@ class ConvolutionalEncoder(Encoder):
     chunk = 128
 
     def __init__(self, reader: ObservationReader) -> None:
-        assert reader.image is not None
-        depth, height, _ = reader.image
+        depth, height = reader.square_image
         network = ConvEncoder(height, depth=depth)
         beside = PROJECTION if reader.vector else 0
         super().__init__(reader, reader.layout, network.features, network.features + beside)

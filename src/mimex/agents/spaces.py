@@ -49,14 +49,21 @@ class ObservationReader:
             assert shape is not None
             self._channels_last = shape[2] < shape[0]
             height, width, depth = shape if self._channels_last else (*shape[1:], shape[0])
-            if height != width:
-                raise ValueError(
-                    f"pictures of {height} x {width} pixels; agents take square ones: resize them "
-                    "with gymnasium's ResizeObservation"
-                )
             self.image = (depth, height, width)
         self._vectors = {name: part for name, part in parts.items() if name != self._image}
         self.vector = sum(_width(name, part) for name, part in self._vectors.items())
+
+    @property
+    def square_image(self) -> tuple[int, int]:
+        """Depth and side of the picture; an error if it is no square, as convolutions need."""
+        assert self.image is not None
+        depth, height, width = self.image
+        if height != width:
+            raise ValueError(
+                f"pictures of {height} x {width} pixels; agents take square ones: resize them "
+                "with gymnasium's ResizeObservation"
+            )
+        return depth, height
 
     @property
     def layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

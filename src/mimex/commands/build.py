@@ -92,11 +92,12 @@ def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> Intrin
     return bonus
 
 
-def make_scale(config: TrainConfig, discount: float) -> BonusScale:
-    """The size of the bonus over the run."""
+def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:
+    """The size of the bonus over the run, whose schedule counts steps of so many frames."""
+    horizon = (config.horizon or config.steps) // frames
     return BonusScale(
         discount=discount,
-        over_steps=None if config.scale.schedule == "constant" else config.horizon or config.steps,
+        over_steps=None if config.scale.schedule == "constant" else max(horizon, 1),
         **vars(config.scale),
     )
 
@@ -134,7 +135,7 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
     agent = OnPolicyAgent(
         algorithm,
         make_bonus(config, algorithm.feature_dim, algorithm.action_dim),
-        make_scale(config, config.ppo.intrinsic_discount),
+        make_scale(config, config.ppo.intrinsic_discount, frames_per_step(env)),
         config.loop,
         num_envs=config.envs,
         frames_per_step=frames_per_step(env),

@@ -1,4 +1,4 @@
-"""`mimex envs`: the eight tasks, and those of the DeepMind Control suite."""
+"""`mimex envs`: the eight tasks, those of the DeepMind Control suite, and how to name others."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.envs.catalogue import KINDS, TASKS, robot_and_kind, robot_named, task_class
 from mimex.envs.dmc_tasks import PREFIX, PUBLISHED, SUITE
-from mimex.envs.settings import TASKS, Settings, robot_and_kind
-
-_SUCCESS = {
-    "FrankaReach": "hand within 4 cm of the goal",
-    "FrankaCabinet": "drawer open by 32 cm, both fingers within 4 cm of the handle",
-    "FrankaPick": "cube within 10 cm of 80 cm height",
-    "FrankaMove": "cube within 4 cm of the goal",
-    "KukaReach": "index finger within 4 cm of the goal",
-    "KukaCabinet": "drawer open by 32 cm",
-    "KukaPick": "cube within 10 cm of 80 cm height",
-    "KukaMove": "cube within 6.75 cm of the goal",
-}
+from mimex.envs.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -37,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     console = Console()
     console.print(_pixmc())
     console.print(_suite())
+    console.print("and gym/ID for any id of Gymnasium, gym/MODULE:ID for one of a module of yours")
     return 0
 
 
@@ -47,6 +38,7 @@ def _pixmc() -> Table:
         table.add_column(column, justify="left" if column == "task" else "right")
     table.add_column(f"success, for {steps} steps in a row")
     for task in TASKS:
+        robot, kind = robot_and_kind(task)
         env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=1)
         table.add_row(
             task,
@@ -54,8 +46,8 @@ def _pixmc() -> Table:
             str(Settings(reward="sparse").length(task)),
             str(env.single_action_space.shape[0]),  # type: ignore[index]
             str(env.single_observation_space.shape[0]),  # type: ignore[index]
-            _SUCCESS[task],
-            end_section=robot_and_kind(task)[1] == "Move",
+            task_class(kind).success_words(robot_named(robot)),
+            end_section=kind == list(KINDS)[-1],
         )
         env.close()
     return table

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
 
 Array = NDArray[np.float64]
@@ -17,50 +18,11 @@ BONUS = 0.5
 SHAPINGS = ("dense", "sparse", "sparser")
 """The published weightings, from the most to the least helpful."""
 
-_REACH = {"goal_distance": (0.08, 0.0, 0.0), "goal_bonus": (0.4, 0.4, 0.4)}
-_FRANKA_CABINET = {
-    "handle_distance": (0.06, 0.0, 0.0),
-    "handle_bonus": (1.0, 3.0, 3.0),
-    "open_bonus": (2.0, 2.0, 2.0),
-    "goal_distance": (6.0, 6.0, 0.0),
-    "open_pose_bonus": (3.0, 3.0, 3.0),
-    "goal_bonus": (2.0, 2.0, 2.0),
-}
-_KUKA_CABINET = {
-    "finger_distance": (0.04, 0.0, 0.0),
-    "thumb_distance": (0.08, 0.0, 0.0),
-    "handle_bonus": (0.0, 0.0, 0.0),
-    "open_bonus": (2.0, 2.0, 2.0),
-    "goal_distance": (6.0, 6.0, 0.0),
-    "open_pose_bonus": (0.0, 0.0, 0.0),
-    "goal_bonus": (2.0, 2.0, 2.0),
-}
-_FRANKA_CUBE = {
-    "object_distance": (0.08, 0.0, 0.0),
-    "lift_bonus": (4.0, 12.0, 12.0),
-    "goal_distance": (1.28, 1.28, 0.0),
-    "goal_bonus": (4.0, 4.0, 4.0),
-}
-_KUKA_CUBE = {
-    "finger_distance": (0.04, 0.0, 0.0),
-    "thumb_distance": (0.08, 0.0, 0.0),
-    "lift_bonus": (4.0, 4.0, 4.0),
-    "goal_distance": (1.28, 1.28, 0.0),
-    "goal_bonus": (4.0, 4.0, 4.0),
-}
-_ACTION_PENALTY = {"action_penalty": (0.01, 0.01, 0.01)}
+Weights = Mapping[str, tuple[float, float, float]]
+"""By term: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
 
-PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
-    "FrankaReach": _REACH | _ACTION_PENALTY,
-    "FrankaCabinet": _FRANKA_CABINET | _ACTION_PENALTY,
-    "FrankaPick": _FRANKA_CUBE | _ACTION_PENALTY,
-    "FrankaMove": _FRANKA_CUBE | _ACTION_PENALTY,
-    "KukaReach": _REACH | _ACTION_PENALTY,
-    "KukaCabinet": _KUKA_CABINET | _ACTION_PENALTY,
-    "KukaPick": _KUKA_CUBE | _ACTION_PENALTY,
-    "KukaMove": _KUKA_CUBE | _ACTION_PENALTY,
-}
-"""Weights of each task's terms: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
+ACTION_PENALTY: Weights = {"action_penalty": (0.01, 0.01, 0.01)}
+"""Of every task."""
 
 
 def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
@@ -71,7 +33,9 @@ def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
         reward: "dense", "sparse", "sparser", or weights by term; terms left out weigh nothing.
             `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
     """
-    published = PUBLISHED[choose("task", task, tuple(PUBLISHED))]
+    robot, kind = robot_and_kind(task)
+    own = robot_named(robot).weights.get(kind)
+    published = {**(own or task_class(kind).weights), **ACTION_PENALTY}
     if isinstance(reward, str):
         column = SHAPINGS.index(choose("reward", reward, SHAPINGS))
         return {term: by_shaping[column] for term, by_shaping in published.items()}

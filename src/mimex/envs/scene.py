@@ -14,30 +14,15 @@ When the cabinet is placed, the boxes must be placed with it: see `BOX_OFFSETS`.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import mujoco
 import numpy as np
 
-from mimex.envs.cabinet import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET, add_cabinet
+from mimex.envs.catalogue import task_class
 from mimex.envs.robots.base import Robot
 from mimex.envs.shapes import Colour, Layer, Vector, box, sphere
 
-__all__ = [
-    "build",
-    "TaskName",
-    "Quality",
-    "TABLE_CENTRE",
-    "TABLE_SIZE",
-    "TABLE_HEIGHT",
-    "CUBE_DENSITY",
-    "GOAL_RADIUS",
-    "CABINET_CENTRE",
-    "DRAWER_IN_CABINET",
-    "BOX_OFFSETS",
-]
-
-TaskName = Literal["reach", "cabinet", "pick", "move"]
 Quality = Literal["fast", "nice"]
 
 # Published sizes and places (m), and the density (kg/m3).
@@ -57,7 +42,7 @@ _SKY = (0.80, 0.85, 0.89)
 
 def build(
     robot: Robot,
-    task: TaskName,
+    task: str,
     *,
     control_hz: float = 60.0,
     substeps: int = 1,
@@ -67,7 +52,7 @@ def build(
 
     Args:
         robot: The robot, which places itself.
-        task: One of "reach", "cabinet", "pick", "move".
+        task: Its kind, for example "Pick".
         control_hz: Control steps per second.
         substeps: Simulation steps per control step.
         quality: How round the geoms are drawn: "fast" for pixels to learn from, "nice" for people.
@@ -75,23 +60,15 @@ def build(
     Returns:
         A spec to compile.
     """
-    if task not in get_args(TaskName):
-        raise ValueError(f"task is {task!r}; expected one of {get_args(TaskName)}")
+    kind = task_class(task)
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     spec.modelname = f"{robot.name}_{task}"
     _set_physics(spec, control_hz, substeps)
     _set_looks(spec, quality)
-    _add_surroundings(spec, task)
+    _add_surroundings(spec, *kind.view)
     robot.add_to(spec)
-    if task == "cabinet":
-        add_cabinet(spec)
-    else:
-        _add_table(spec)
-    if task in ("pick", "move"):
-        _add_cube(spec, robot.cube_size)
-    if task in ("reach", "move"):
-        _add_goal(spec)
+    kind.furnish(spec, robot)
     for name in robot.arm_bodies:
         _add_force_sensor(spec, name)
     return spec
@@ -130,7 +107,7 @@ def _set_looks(spec: mujoco.MjSpec, quality: Quality) -> None:
         )
 
 
-def _add_surroundings(spec: mujoco.MjSpec, task: TaskName) -> None:
+def _add_surroundings(spec: mujoco.MjSpec, eye: Vector, target: Vector) -> None:
     world = spec.worldbody
     contype, conaffinity = Layer.FURNITURE.value
     world.add_geom(
@@ -150,10 +127,6 @@ def _add_surroundings(spec: mujoco.MjSpec, task: TaskName) -> None:
         specular=(0.15,) * 3,
         castshadow=True,
     )
-    # The table is best seen from the side the robot faces, the drawer from behind the robot.
-    eye, target = (1.9, -1.5, 1.6), (0.44, 0.0, 0.5)
-    if task != "cabinet":
-        eye, target = (0.1, -2.0, 1.3), (0.54, 0.0, 0.47)
     world.add_camera(name="video", pos=eye, xyaxes=_looking(eye, target), fovy=36.0)
 
 
@@ -164,13 +137,15 @@ def _looking(eye: Vector, target: Vector) -> list[float]:
     return [*right, *np.cross(back, right)]
 
 
-def _add_table(spec: mujoco.MjSpec) -> None:
+def add_table(spec: mujoco.MjSpec) -> None:
+    """Add the table that the robot stands at."""
     table = spec.worldbody.add_body(name="table", pos=TABLE_CENTRE)
     half = [size / 2 for size in TABLE_SIZE]
     box(table, (0, 0, 0), half, _TABLE, Layer.FURNITURE)
 
 
-def _add_cube(spec: mujoco.MjSpec, size: float) -> None:
+def add_cube(spec: mujoco.MjSpec, size: float) -> None:
+    """Add a cube with a free joint, on the table."""
     start = (TABLE_CENTRE[0], TABLE_CENTRE[1], TABLE_HEIGHT + size / 2)
     cube = spec.worldbody.add_body(name="cube", pos=start)
     cube.add_freejoint(name="cube")
@@ -178,7 +153,8 @@ def _add_cube(spec: mujoco.MjSpec, size: float) -> None:
     cube.add_site(name="cube", size=(0.005,) * 3, group=4)
 
 
-def _add_goal(spec: mujoco.MjSpec) -> None:
+def add_goal(spec: mujoco.MjSpec) -> None:
+    """Add the marker of a goal, a mocap body."""
     goal = spec.worldbody.add_body(name="goal", pos=(0.5, 0.0, 0.7), mocap=True)
     # A geom, not a site: not every renderer draws sites.
     sphere(goal, (0, 0, 0), GOAL_RADIUS, _GOAL, Layer.LOOKS)

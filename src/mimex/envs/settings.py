@@ -8,19 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from mimex.envs.catalogue import TASKS, robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
-from mimex.envs.reward import PUBLISHED, SHAPINGS, weights
+from mimex.envs.reward import SHAPINGS, weights
 
-TASKS = tuple(PUBLISHED)
+__all__ = ["Settings", "TASKS", "OBSERVATIONS", "PUBLISHED_HZ", "robot_and_kind"]
+
 OBSERVATIONS = ("oracle", "robot", "pixels")
 QUALITIES = ("fast", "nice")
 LIFTS = ("clear", "centre")
 
 PUBLISHED_HZ = 60.0
 """Control steps per second in the benchmark; a step is never simulated more coarsely than this."""
-
-_STEPS = {"Reach": 200, "Cabinet": 500, "Pick": 500, "Move": 500}  # at 60 Hz, published
-_FRANKA_CABINET_SPARSE_STEPS = 1000  # published
 
 UNSTABLE_DIR = "MIMEX_UNSTABLE_DIR"
 """Environment variable that gives the default of `unstable_dir`."""
@@ -106,9 +105,10 @@ class Settings:
         """Return the steps of an episode; by default the published duration at any rate."""
         if self.episode_steps is not None:
             return self.episode_steps
-        steps = _STEPS[robot_and_kind(task)[1]]
-        if task == "FrankaCabinet" and self.reward != "dense":
-            steps = _FRANKA_CABINET_SPARSE_STEPS
+        robot, kind = robot_and_kind(task)
+        steps = task_class(kind).steps
+        if self.reward != "dense":
+            steps = robot_named(robot).sparse_steps.get(kind, steps)
         return max(1, round(steps * self.control_hz / PUBLISHED_HZ))
 
     def thread_count(self, num_envs: int) -> int:
@@ -117,12 +117,6 @@ class Settings:
             return self.threads
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
         return max(1, min(cores, num_envs // 8))
-
-
-def robot_and_kind(task: str) -> tuple[str, str]:
-    """Return the two parts of a task's name, for example "Franka" and "Pick"."""
-    robot = "Franka" if task.startswith("Franka") else "Kuka"
-    return robot, task.removeprefix(robot)
 
 
 def _require(name: str, value: object, holds: bool, expected: str) -> None:

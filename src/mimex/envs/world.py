@@ -11,19 +11,13 @@ from numpy.typing import NDArray
 
 from mimex.envs import scene
 from mimex.envs.camera import Camera, Picture
+from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.observation import Observation, Proprioception, observation_space, state_vector
-from mimex.envs.robots.base import Robot
-from mimex.envs.robots.franka import FRANKA
-from mimex.envs.robots.kuka_allegro import KUKA
-from mimex.envs.settings import Settings, robot_and_kind
-from mimex.envs.tasks import Cabinet, Move, Pick, Reach, Task
+from mimex.envs.settings import Settings
 
 ARENA_BYTES = 1 << 20  # for the contacts of one simulation; MuJoCo's default is 14 MB
 VIDEO_SIZE = (480, 640)  # pixels, height and width of what people watch
-
-_ROBOTS: dict[str, Robot] = {"Franka": FRANKA, "Kuka": KUKA}
-_TASKS: dict[str, type[Task]] = {"Reach": Reach, "Cabinet": Cabinet, "Pick": Pick, "Move": Move}
 
 
 class World:
@@ -41,12 +35,12 @@ class World:
     def __init__(self, task: str, num_envs: int, settings: Settings) -> None:
         robot, self._kind = robot_and_kind(task)
         self._settings = settings
-        self.robot = _ROBOTS[robot]
+        self.robot = robot_named(robot)
         self.model = self._compiled("fast")
         self.engine = Engine(
             self.model, num_envs, settings.thread_count(num_envs), settings.substeps()
         )
-        self.task = _TASKS[self._kind](self.robot, self.engine, settings)
+        self.task = task_class(self._kind)(self.robot, self.engine, settings)
         self.joints = Proprioception(self.robot, self.engine)
         self.draws = len(self.robot.joints) + self.task.draws
         self._joint_columns, _ = self.engine.joint_columns(self.robot.joints)
@@ -54,10 +48,9 @@ class World:
         self._video: Camera | None = None
 
     def _compiled(self, quality: Any) -> mujoco.MjModel:
-        kind: Any = self._kind.lower()
         spec = scene.build(
             self.robot,
-            kind,
+            self._kind,
             control_hz=self._settings.control_hz,
             substeps=self._settings.substeps(),
             quality=quality,

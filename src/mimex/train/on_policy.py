@@ -168,7 +168,6 @@ class OnPolicyAgent:
             return None
         algorithm = self.algorithm
         began = step - self.rollout.rewards.numel() * self.frames_per_step
-        self.scale.steps = began
         beta = self.scale.beta
         with self.clock("windows"):
             index = self.build_windows()

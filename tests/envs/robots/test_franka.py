@@ -8,7 +8,7 @@ from mimex.envs.robots.franka import FRANKA
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return scene.build(FRANKA, "pick").compile()
+    return scene.build(FRANKA, "Pick").compile()
 
 
 def posed(model: mujoco.MjModel, joints: dict[str, float]) -> mujoco.MjData:

@@ -12,7 +12,7 @@ SCALE = 0.9
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    return scene.build(KUKA, "reach").compile()
+    return scene.build(KUKA, "Reach").compile()
 
 
 def posed(model: mujoco.MjModel, joints: np.ndarray) -> mujoco.MjData:

@@ -1,19 +1,25 @@
 """The families of tasks, each in its own file: the one place that knows them apart.
 
-A new family is a file with a ``Family`` and a line in ``FAMILIES``.
+A new family is a file with a ``Family`` and a line in ``FILES``.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from importlib import import_module
 
 from mimex.config.families.base import Family
-from mimex.config.families.dmc import DMC
-from mimex.config.families.gym import GYM
-from mimex.config.families.pixmc import PIXMC
 
-FAMILIES: tuple[Family, ...] = (DMC, GYM, PIXMC)
-"""The last one's tasks have no prefix."""
+FILES = {
+    "dmc": "DMC",
+    "gym": "GYM",
+    "pixmc": "PIXMC",
+}
+"""Of every family, and what it is called there; the last one's tasks have no prefix."""
+
+FAMILIES: tuple[Family, ...] = tuple(
+    getattr(import_module(f"{__name__}.{file}"), name) for file, name in FILES.items()
+)
 
 
 def family_of(task: str) -> Family:

@@ -105,7 +105,7 @@ class PixMC(Family):
 
 
 def _published_lr(task: str, pixels: bool) -> float:
-    robot = PUBLISHED_LRS[robot_and_kind(task or TASKS[0])[0]]
+    robot = PUBLISHED_LRS.get(robot_and_kind(task or TASKS[0])[0], PUBLISHED_LRS["Franka"])
     return PIXEL_LRS.get(task, robot) if pixels else robot
 
 

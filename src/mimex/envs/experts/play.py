@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from mimex.envs import scene
 from mimex.envs.camera import Camera, Picture
-from mimex.envs.experts import franka, kuka
+from mimex.envs.catalogue import ROBOTS, expert_classes, robot_and_kind
 from mimex.envs.experts.base import Expert
-from mimex.envs.settings import robot_and_kind
 
-EXPERTS: dict[str, type[Expert]] = {**franka.EXPERTS, **kuka.EXPERTS}
+EXPERTS: dict[str, type[Expert]] = {
+    task: expert for robot in ROBOTS for task, expert in expert_classes(robot).items()
+}
 
 
 def expert_for(task: str) -> type[Expert]:
@@ -89,6 +90,5 @@ def demonstrate(
 
 
 def _wrist_camera(env: Any, task: str, size: int) -> Camera:
-    kind: Any = robot_and_kind(task)[1].lower()
-    model = scene.build(env.robot, kind, quality="nice").compile()
+    model = scene.build(env.robot, robot_and_kind(task)[1], quality="nice").compile()
     return Camera(env.engine, model, env.robot.wrist_camera, (size, size), nice=True)

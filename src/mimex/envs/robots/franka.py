@@ -189,5 +189,13 @@ FRANKA = Robot(
     wrist_camera="wrist",
     drop_limit=0.04,
     cube_size=0.045,
+    reach_centre=(0.55, 0.0, 0.7),  # from here on all published
+    handle_offset=0.016,
+    holds_handle=True,
+    cube_floor=0.02,
+    cube_lift=0.015,
+    cube_goal=0.04,
+    cube_radius=0.04,
+    sparse_steps={"Cabinet": 1000},
     leads=_LEADS,
 )

@@ -1,16 +1,20 @@
-"""What the four tasks have in common: a task is arrays in, arrays out."""
+"""What all tasks have in common: a task is arrays in, arrays out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.engine import ALL, Array, Engine, Rows
+from mimex.envs.reward import Weights
 from mimex.envs.robots.base import Robot
 from mimex.envs.settings import Settings
+from mimex.envs.shapes import Vector
 
 Mask = NDArray[np.bool_]
 
@@ -35,10 +39,16 @@ class Task(ABC):
 
     Attributes:
         draws: How many uniform numbers in [-1, 1] one reset needs.
+        steps: Of an episode, at 60 Hz.
+        weights: Of the reward's terms but the action's, unless a robot has its own.
+        view: Where the camera of videos is, and what it looks at (m).
         memory: Arrays (N, ...) by name that the task keeps within an episode; saved with the state.
     """
 
-    draws: int
+    draws: ClassVar[int]
+    steps: ClassVar[int] = 500  # published
+    weights: ClassVar[Weights]
+    view: ClassVar[tuple[Vector, Vector]] = ((0.1, -2.0, 1.3), (0.54, 0.0, 0.47))
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         self.robot = robot
@@ -46,6 +56,16 @@ class Task(ABC):
         self.settings = settings
         self.memory: dict[str, Array] = {}
         self._finger_ids = engine.site_ids(robot.fingers)
+
+    @staticmethod
+    @abstractmethod
+    def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
+        """Add what the task needs beside the robot to a scene: its furniture, objects and goal."""
+
+    @staticmethod
+    @abstractmethod
+    def success_words(robot: Robot) -> str:
+        """Return when a step counts for success, in a few words."""
 
     @abstractmethod
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:

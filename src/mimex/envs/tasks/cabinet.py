@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.cabinet import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET, add_cabinet
 from mimex.envs.engine import Array, Engine, Rows
 from mimex.envs.reward import bonus, near
 from mimex.envs.robots.base import Robot
-from mimex.envs.scene import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET
 from mimex.envs.settings import Settings
 from mimex.envs.tasks.base import Outcome, Task, approach_terms, distances
 
 CABINET_RANGE = (0.075, 0.075, 0.05)  # m, published
 FLOOR = 0.008  # m: nearer to the handle than this earns no more (published)
-OFFSET = {"Franka": 0.016, "Kuka": 0.04}  # m, published
 HOLDING_RADIUS = 0.04  # m: both fingers this near to the handle hold it (published)
 OPEN = 0.01  # m: from here on the drawer counts as open (published)
 WIDE_OPEN = 0.3  # m, earns the goal bonus (published)
@@ -22,9 +22,29 @@ SUCCESS_OPENING = 0.32  # m, published
 
 
 class Cabinet(Task):
-    """The drawer is to be pulled out by 32 cm; the Franka must still hold its handle then."""
+    """The drawer is to be pulled out by 32 cm; a gripper must still hold its handle then."""
 
     draws = 3
+    weights = {  # noqa: RUF012 (declared by Task)
+        "handle_distance": (0.06, 0.0, 0.0),
+        "handle_bonus": (1.0, 3.0, 3.0),
+        "open_bonus": (2.0, 2.0, 2.0),
+        "goal_distance": (6.0, 6.0, 0.0),
+        "open_pose_bonus": (3.0, 3.0, 3.0),
+        "goal_bonus": (2.0, 2.0, 2.0),
+    }
+    view = ((1.9, -1.5, 1.6), (0.44, 0.0, 0.5))  # the drawer is best seen from behind the robot
+
+    @staticmethod
+    def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
+        """Add the cabinet."""
+        add_cabinet(spec)
+
+    @staticmethod
+    def success_words(robot: Robot) -> str:
+        """Return when a step counts for success, in a few words."""
+        held = f", both fingers within {100 * HOLDING_RADIUS:g} cm of the handle"
+        return f"drawer open by {100 * SUCCESS_OPENING:g} cm" + held * robot.holds_handle
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -52,7 +72,7 @@ class Cabinet(Task):
         around = bonus(above[:, 0] != above[:, 1])
         holding = (apart[:, 0] <= HOLDING_RADIUS) & (apart[:, -1] <= HOLDING_RADIUS)
         opening = self._opening[:, 0].copy()
-        nearness = near(apart, FLOOR, OFFSET[self.robot.name])
+        nearness = near(apart, FLOOR, self.robot.handle_offset)
         terms = approach_terms(nearness, "handle_distance") | {
             "handle_bonus": around,
             "open_bonus": bonus(opening > OPEN),
@@ -61,7 +81,7 @@ class Cabinet(Task):
             "goal_bonus": bonus(opening >= WIDE_OPEN),
         }
         met = opening >= SUCCESS_OPENING
-        if self.robot.name == "Franka":
+        if self.robot.holds_handle:
             met &= holding
         return Outcome(terms, met=met, fallen=np.zeros_like(met))
 

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.engine import Array, Engine, Rows
 from mimex.envs.robots.base import Robot
+from mimex.envs.scene import add_goal
 from mimex.envs.settings import Settings
 from mimex.envs.tasks.base import Mask, distances
 from mimex.envs.tasks.pick import Pick
 
 GOAL_CENTRE = (0.5, 0.0, 0.7)  # m, published
 GOAL_RANGE = (0.1, 0.2, 0.1)  # m, published
-SUCCESS_RADIUS = {"Franka": 0.04, "Kuka": 0.0675}  # m, published
 
 
 class Move(Pick):
     """The cube's centre is to come to a goal; everything else is as in Pick."""
 
     draws = 5
+
+    @staticmethod
+    def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
+        """Add a table, the cube and the goal."""
+        Pick.furnish(spec, robot)
+        add_goal(spec)
+
+    @staticmethod
+    def success_words(robot: Robot) -> str:
+        """Return when a step counts for success, in a few words."""
+        return f"cube within {100 * robot.cube_radius:g} cm of the goal"
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -38,7 +50,7 @@ class Move(Pick):
 
     def success(self, goal_distance: Array) -> Mask:
         """Return whether the cube is at the goal, (N,)."""
-        return goal_distance <= SUCCESS_RADIUS[self.robot.name]
+        return goal_distance <= self.robot.cube_radius
 
     def oracle(self, rows: Rows) -> tuple[Array, ...]:
         """Return the grasp, the goal, and the vector from the cube to the goal."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import bonus, near
 from mimex.envs.robots.base import Robot
-from mimex.envs.scene import TABLE_HEIGHT
+from mimex.envs.scene import TABLE_HEIGHT, add_cube, add_table
 from mimex.envs.settings import Settings
 from mimex.envs.tasks.base import Mask, Outcome, Task, approach_terms, distances
 
@@ -19,27 +18,6 @@ CUBE_RANGE = (0.1, 0.2)  # m, published
 GOAL_HEIGHT = 0.8  # m, of the cube's centre (published)
 SUCCESS_RADIUS = 0.1  # m, of Pick's goal height (published)
 OFFSET = 0.04  # m, in all distance terms (published)
-
-
-@dataclass(frozen=True)
-class CubeFigures:
-    """What differs between the robots in Pick and Move (published).
-
-    Attributes:
-        floor: Distance to the cube below which nearness does not grow (m).
-        lift: How far the cube must rise to count as lifted (m).
-        goal: Distance to the goal that earns the bonus (m).
-    """
-
-    floor: float
-    lift: float
-    goal: float
-
-
-FIGURES = {
-    "Franka": CubeFigures(floor=0.02, lift=0.015, goal=0.04),
-    "Kuka": CubeFigures(floor=0.03, lift=0.02, goal=0.06),
-}
 
 
 class Pick(Task):
@@ -52,10 +30,26 @@ class Pick(Task):
     """
 
     draws = 2
+    weights = {  # noqa: RUF012 (declared by Task)
+        "object_distance": (0.08, 0.0, 0.0),
+        "lift_bonus": (4.0, 12.0, 12.0),
+        "goal_distance": (1.28, 1.28, 0.0),
+        "goal_bonus": (4.0, 4.0, 4.0),
+    }
+
+    @staticmethod
+    def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
+        """Add a table and the cube."""
+        add_table(spec)
+        add_cube(spec, robot.cube_size)
+
+    @staticmethod
+    def success_words(robot: Robot) -> str:
+        """Return when a step counts for success, in a few words."""
+        return f"cube within {100 * SUCCESS_RADIUS:g} cm of {100 * GOAL_HEIGHT:g} cm height"
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
-        self.figures = FIGURES[robot.name]
         self.half = robot.cube_size / 2.0
         positions, _ = engine.joint_columns(["cube"])
         self._pose = engine.qpos[:, positions]  # (N, 7) position and quaternion, live
@@ -81,7 +75,7 @@ class Pick(Task):
             # The lowest corner lies under the centre by half the edge times the sum of the
             # vertical parts of the cube's three axes; lying flat, that sum is 1.
             rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
-        return np.asarray(rise > self.figures.lift)
+        return np.asarray(rise > self.robot.cube_lift)
 
     def goal_distance(self) -> Array:
         """Return how far the cube is from where it should be (m), (N,)."""
@@ -94,12 +88,12 @@ class Pick(Task):
     def evaluate(self) -> Outcome:
         """Return the terms of Pick and Move: fingers to cube, lift, cube to goal."""
         to_cube = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
-        nearness = near(to_cube, self.figures.floor, OFFSET)
+        nearness = near(to_cube, self.robot.cube_floor, OFFSET)
         lifted, distance = self.lifted(), self.goal_distance()
         terms = approach_terms(nearness, "object_distance") | {
             "lift_bonus": bonus(lifted),
             "goal_distance": lifted * near(distance, 0.0, OFFSET),
-            "goal_bonus": bonus(distance <= self.figures.goal),
+            "goal_bonus": bonus(distance <= self.robot.cube_goal),
         }
         drop = self.memory["start_height"] - self._pose[:, 2]
         return Outcome(terms, met=self.success(distance), fallen=drop > self.robot.drop_limit)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import bonus, near
 from mimex.envs.robots.base import Robot
-from mimex.envs.scene import GOAL_RADIUS
+from mimex.envs.scene import GOAL_RADIUS, add_goal, add_table
 from mimex.envs.settings import Settings
 from mimex.envs.tasks.base import Outcome, Task, distances
 
-GOAL_CENTRE = {"Franka": (0.55, 0.0, 0.7), "Kuka": (0.45, 0.0, 0.65)}  # m, published
 GOAL_RANGE = (0.2, 0.3, 0.2)  # m, published
 OFFSET = 0.04  # m, published
 
@@ -21,6 +21,23 @@ class Reach(Task):
     """The mean of the robot's reach sites is to come within 4 cm of the goal."""
 
     draws = 3
+    steps = 200  # published
+    weights = {  # noqa: RUF012 (declared by Task)
+        "goal_distance": (0.08, 0.0, 0.0),
+        "goal_bonus": (0.4, 0.4, 0.4),
+    }
+
+    @staticmethod
+    def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
+        """Add a table and the goal."""
+        add_table(spec)
+        add_goal(spec)
+
+    @staticmethod
+    def success_words(robot: Robot) -> str:
+        """Return when a step counts for success, in a few words."""
+        point = "hand" if len(robot.reach_sites) > 1 else "index finger"
+        return f"{point} within {100 * GOAL_RADIUS:g} cm of the goal"
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -30,7 +47,7 @@ class Reach(Task):
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw the goal around the middle of the robot's workspace."""
         reach = self.settings.goal_spread * np.array(GOAL_RANGE)
-        self._goal[rows] = GOAL_CENTRE[self.robot.name] + reach * unit
+        self._goal[rows] = self.robot.reach_centre + reach * unit
 
     def hand(self, rows: Rows = ALL) -> Array:
         """Return the point to bring to the goal (m), (rows, 3)."""

@@ -1,0 +1,68 @@
+"""Which robots and tasks there are, known by name without loading MuJoCo.
+
+A new robot is a file in ``robots`` and a line in ``ROBOTS``, a new task a file in ``tasks`` and a
+line in ``KINDS``: every robot has every task.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mimex.envs.nearest import choose
+
+if TYPE_CHECKING:
+    from mimex.envs.robots.base import Robot
+    from mimex.envs.tasks.base import Task
+
+ROBOTS = {
+    "Franka": "franka:FRANKA",
+    "Kuka": "kuka_allegro:KUKA",
+}
+"""By name, the file in ``robots``, also of the experts in ``experts``, and what it is called."""
+
+KINDS = {
+    "Reach": "reach:Reach",
+    "Cabinet": "cabinet:Cabinet",
+    "Pick": "pick:Pick",
+    "Move": "move:Move",
+}
+"""By name, the file in ``tasks`` and the class."""
+
+TASKS = tuple(robot + kind for robot in ROBOTS for kind in KINDS)
+
+
+def robot_and_kind(task: str) -> tuple[str, str]:
+    """Return the two parts of a task's name, for example "Franka" and "Pick"."""
+    choose("task", task, TASKS)
+    robot = next(name for name in ROBOTS if task.startswith(name) and task[len(name) :] in KINDS)
+    return robot, task.removeprefix(robot)
+
+
+def robot_named(name: str) -> Robot:
+    """Return a robot by its name."""
+    robot: Robot = _loaded("robots", ROBOTS[choose("robot", name, tuple(ROBOTS))])
+    return robot
+
+
+def task_class(kind: str) -> type[Task]:
+    """Return the class of a kind of task by its name, for example "Pick"."""
+    found: type[Task] = _loaded("tasks", KINDS[choose("task", kind, tuple(KINDS))])
+    return found
+
+
+def expert_classes(robot: str) -> dict[str, Any]:
+    """Return the experts of a robot by task; none where nobody has written any."""
+    module = ROBOTS[robot].partition(":")[0]
+    try:
+        experts: dict[str, Any] = _loaded("experts", f"{module}:EXPERTS")
+    except ModuleNotFoundError as error:
+        if error.name != f"mimex.envs.experts.{module}":
+            raise
+        return {}
+    return experts
+
+
+def _loaded(folder: str, entry: str) -> Any:
+    module, _, name = entry.partition(":")
+    return getattr(import_module(f"mimex.envs.{folder}.{module}"), name)
