@@ -195,6 +195,8 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["gym/CartPole-v1", "--reward", "dense"], "has a reward of its own"),
         (["gym/CartPole-v1", "--observation", "pixels"], "--observation is 'pixels'"),
         (["gym/CartPole-v1", "--gym.episode-steps", "0"], "--gym.episode-steps is 0"),
+        (["gym/CartPole-v1", "--gym.arguments", "{size}"], "--gym.arguments is no JSON"),
+        (["gym/CartPole-v1", "--gym.arguments", "3"], "must be a JSON object"),
         (["gym/ALE/NoSuchGame-v5"], r"pip install 'gymnasium\[atari\]'|task is"),
         (["gym/no_such_module:It-v0"], "needs the module no_such_module"),
         (["dmc/cartpole_swingup", "--curriculum", "dense"], "--curriculum needs a task whose"),

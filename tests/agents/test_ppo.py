@@ -182,6 +182,20 @@ def test_an_adaptive_rate_brings_updates_to_the_wanted_divergence():
     assert ppo.optimizer.param_groups[1]["lr"] == 1e-2, "the critic's rate is its own"
 
 
+@pytest.mark.parametrize(("target_kl", "passes"), [(1e-9, 1), (1e9, 4)])
+def test_an_update_ends_early_where_a_pass_went_much_too_far(target_kl, passes):
+    ppo = agent(epochs=4, lr_schedule="adaptive", target_kl=target_kl)
+    assert ppo.update(batch_of(ppo))["ppo/epochs"] == passes
+
+
+def test_an_adaptive_rate_does_not_rise_above_where_it_began():
+    ppo = agent(lr=1e-5, lr_schedule="adaptive", target_kl=0.05)
+    for seed in range(3):
+        metrics = ppo.update(batch_of(ppo, seed=seed))
+        assert metrics["ppo/approx_kl"] < 0.025, "slow enough for a rate that rises"
+    assert ppo.lr == 1e-5
+
+
 def test_a_rate_with_a_schedule_falls_over_the_run():
     ppo = agent(lr=1e-3)
     rates = [ppo.update(batch_of(ppo), done)["ppo/lr"] for done in (0.0, 0.5, 1.0)]
@@ -243,7 +257,7 @@ def test_numbers_that_are_not_finite_change_nothing_and_hand_over_the_batch(part
 
 
 def test_a_saved_agent_goes_on_exactly():
-    settings = SCALE_FREE | {"lr_schedule": "adaptive"}
+    settings = SCALE_FREE | {"lr_schedule": "adaptive", "target_kl": 1e-6}
     one, other = agent(**settings), agent(**settings)
     one.update(batch_of(one))
     assert one.lr != other.lr

@@ -103,3 +103,12 @@ def test_environments_reset_in_the_same_step():
     assert truncated.all()
     assert abs(info["final_obs"][0][0] - observation[0, 0]) > 1e-4  # the next episode's first
     env.close()
+
+
+def test_vector_environments_of_our_own_are_made_with_their_arguments(tmp_path, capsys):
+    sea = "gym/mimex/DeepSea-v0"
+    assert make_env(parse([sea, "--gym.arguments", '{"size": 4}']), 2).episode_steps == 4
+    assert main(command(sea, tmp_path, "ppo", 2, "--gym.arguments", '{"sze": 4}')) == 1
+    error = capsys.readouterr().err
+    assert "--gym.arguments" in error
+    assert "sze" in error

@@ -25,8 +25,11 @@ from mimex.types import Metrics
 
 STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction", "entropy")
 
-LR_STEP, LR_RANGE = 1.5, (1e-5, 1e-2)
-"""Factor by which an adaptive learning rate moves, and where it stays (those of rsl_rl)."""
+LR_STEP, LR_LEAST = 1.5, 1e-5
+"""Factor by which an adaptive learning rate moves, and how low it may fall (those of rsl_rl)."""
+
+TOO_FAR = 4
+"""With an adaptive rate, a pass that has come so many times ``target_kl`` is an update's last."""
 
 
 class PPO:
@@ -148,6 +151,7 @@ class PPO:
         )
         sums = torch.zeros(len(STATISTICS), device=self.device)
         norms = torch.zeros(len(self._group_sizes), device=self.device)
+        passes = 0
         for _ in range(settings.epochs):
             order = torch.arange(size, device=self.device)
             if settings.shuffle:
@@ -158,9 +162,12 @@ class PPO:
                 last_pass += statistics / settings.minibatches
                 norms = norms.maximum(lengths)
             sums += last_pass
+            passes += 1
+            if settings.lr_schedule == "adaptive" and _kl(last_pass) > TOO_FAR * settings.target_kl:
+                break
         if settings.lr_schedule == "adaptive":
-            self._adapt(float(last_pass[STATISTICS.index("approx_kl")]))
-        means = (sums / settings.epochs).tolist()
+            self._adapt(_kl(last_pass))
+        means = (sums / passes).tolist()
         of_actor, of_critic, _ = norms.tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
@@ -168,16 +175,20 @@ class PPO:
             "ppo/grad_norm": float(norms.norm()),
             "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
             "ppo/lr": self.lr,
+            "ppo/epochs": float(passes),
             **self.distribution.metrics(),
         }
 
     def _adapt(self, approx_kl: float) -> None:
-        """Moves the rate so that the next update's last pass is about ``target_kl`` away."""
-        low, high = LR_RANGE
+        """Moves the rate so that the next update's last pass is about ``target_kl`` away.
+
+        It does not rise above where it began: a policy that has solved its task, and is sure of it,
+        moves no more whatever the rate, and the first noise at a large one destroys it.
+        """
         if approx_kl > 2 * self.settings.target_kl:
-            self.lr = max(low, self.lr / LR_STEP)
+            self.lr = max(LR_LEAST, self.lr / LR_STEP)
         elif approx_kl < self.settings.target_kl / 2:
-            self.lr = min(high, self.lr * LR_STEP)
+            self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step on some rows: statistics, and gradients' lengths before the clip."""
@@ -279,3 +290,7 @@ class PPO:
         self.lr = float(state["lr"])
         self.encoder.normaliser.load_state_dict(state["normaliser"])
         self.generator.set_state(state["generator"])
+
+
+def _kl(statistics: Tensor) -> float:
+    return float(statistics[STATISTICS.index("approx_kl")])

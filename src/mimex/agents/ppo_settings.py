@@ -26,7 +26,8 @@ class PPOSettings:
     """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
 
     lr: float = 1e-3
-    """Learning rate of Adam at the start; of the critic always, where the schedule is adaptive."""
+    """Learning rate of Adam at the start, and at most; of the critic always, where the schedule is
+    adaptive."""
     lr_schedule: LearningRateSchedule = "cosine"
     """How the rate goes on: "cosine" falls to 0 over the run; "adaptive" follows the policy: after
     an update it rises where the last pass was less than half of target-kl from the policy that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,21 @@ class GymSettings:
 
     episode_steps: int | None = None
     """Steps after which an episode is cut off; None for the environment's own limit."""
+    arguments: str = "{}"
+    """Keyword arguments of the environment, as JSON: '{"size": 20}'."""
+
+    def keywords(self) -> dict[str, Any]:
+        """The keyword arguments; an error if they are none."""
+        try:
+            found = json.loads(self.arguments)
+        except ValueError as error:
+            raise ValueError(f"--gym.arguments is no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise ValueError(
+                f"--gym.arguments is {self.arguments}, but must be a JSON object such as "
+                '{"size": 20}'
+            )
+        return found
 
 
 class Gym(Family):
@@ -84,6 +100,7 @@ class Gym(Family):
         steps = config.gym.episode_steps
         if steps is not None and steps < 1:
             raise ValueError(f"--gym.episode-steps is {steps}, but must be at least 1")
+        config.gym.keywords()
 
     def kind(self, config: TrainConfig) -> str:
         return config.agent
@@ -94,13 +111,22 @@ class Gym(Family):
         name = _known(config.task.removeprefix(self.prefix))
         spec = gymnasium.spec(name)
         limit = config.gym.episode_steps or spec.max_episode_steps
-        if limit is None:
-            raise ValueError(
-                f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
-            )
-        one = partial(gymnasium.make, spec.id, max_episode_steps=limit, render_mode=render_mode)
+        keywords = config.gym.keywords()
+        if render_mode is not None:
+            keywords["render_mode"] = render_mode
         try:
+            if spec.entry_point is None:  # a vector environment, which ends its episodes itself
+                return gymnasium.make_vec(spec.id, num_envs, **keywords)
+            if limit is None:
+                raise ValueError(
+                    f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
+                )
+            one = partial(gymnasium.make, spec.id, max_episode_steps=limit, **keywords)
             return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        except TypeError as error:
+            raise ValueError(
+                f"{config.task} cannot be made with --gym.arguments {config.gym.arguments}: {error}"
+            ) from error
         except DependencyNotInstalled as error:
             raise ValueError(f"{config.task} needs a package: {error}") from error
         except GymnasiumError as error:
