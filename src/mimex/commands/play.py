@@ -9,8 +9,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from mimex.commands.build import make_env
-from mimex.commands.load import Which, load_agent
+from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig
 from mimex.contracts import Policy, episode_steps
 from mimex.envs.nearest import choose

@@ -104,10 +104,6 @@ class VectorDMC(VectorEnv[Any, Any, Any]):
     place_kind = "state"
 
     def places(self) -> NDArray[np.float32]:
-        """Return the states, (N, D)."""
-        return self.states()
-
-    def states(self) -> NDArray[np.float32]:
         """Return what the tasks observe of their states (N, D), whatever the observation is."""
         return np.stack([copy.state() for copy in self.copies])
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
@@ -20,8 +20,8 @@ from mimex.data.replay import ReplayBuffer
 from mimex.data.transitions import Transitions
 from mimex.data.windows import EndsAt
 from mimex.nn.parallel import in_order, pieces
-from mimex.train.clock import Clock
 from mimex.train.films import WINDOWS
+from mimex.train.learner import Learner
 from mimex.types import Metrics, Window
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Means:
         self._sums, self._count = dict(state["sums"]), int(state["count"])
 
 
-class OffPolicyAgent:
+class OffPolicyAgent(Learner):
     """DrQ-v2 with its replay buffer and its bonus, as the loop drives it.
 
     Args:
@@ -100,13 +100,10 @@ class OffPolicyAgent:
         replay: The buffer.
         settings: Of the learning.
         save_replay: Whether a checkpoint counts on the buffer's files.
-        frames_per_step: Frames that a step counts as.
-        seed: Of what is sampled.
-        clock: Where time is counted.
+        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    warming_up = False
-    resting = True
+    algorithm: DrQv2
 
     def __init__(
         self,
@@ -117,18 +114,12 @@ class OffPolicyAgent:
         settings: OffPolicySettings,
         *,
         save_replay: bool = True,
-        frames_per_step: int = 1,
-        seed: int = 0,
-        clock: Clock,
+        **shared: Any,
     ) -> None:
         require_no_episode(bonus, "a transition sampled from a replay buffer")
-        self.algorithm, self.bonus, self.scale, self.replay = algorithm, bonus, scale, replay
-        self.settings, self.save_replay, self.clock = settings, save_replay, clock
-        self.frames_per_step = frames_per_step
-        self.generator = Generator().manual_seed(seed)
-        self.updates = 0
+        super().__init__(algorithm, bonus, scale, **shared)
+        self.replay, self.settings, self.save_replay = replay, settings, save_replay
         self.collected = 0  # transitions that were ever added to the buffer
-        self.probe: Window | None = None
         self.means = Means()
         self._actions: Tensor | None = None  # (N, A) of the step that is being made
         self._score_every = PICTURES_EVERY if algorithm.pixels else 1
@@ -264,22 +255,12 @@ class OffPolicyAgent:
         if self.save_replay:
             self.replay.save()
 
-    def evidence(self) -> dict[str, Any]:
-        """The minibatch is the error's."""
-        return {}
-
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here, after ``save``."""
-        return {
-            "algorithm": self.algorithm.state_dict(),
-            "bonus": self.bonus.state_dict(),
-            "scale": self.scale.state_dict(),
+        return super().state_dict() | {
             "means": self.means.state_dict(),
-            "updates": self.updates,
             "collected": self.collected,
             "replay": self.replay.state_dict() if self.save_replay else None,
-            "generator": self.generator.get_state(),
-            "probe": None if self.probe is None else vars(self.probe),
             "rounds": [self._round, self._since, *self._rounds],
             "numbers": [list(row) for row in self._numbers],
         }
@@ -290,14 +271,8 @@ class OffPolicyAgent:
         Where the buffer was not saved, or its files were removed, a new one is filled from the
         next episodes on.
         """
-        self.algorithm.load_state_dict(state["algorithm"])
-        self.bonus.load_state_dict(state["bonus"])
-        self.scale.load_state_dict(state["scale"])
+        super().load_state_dict(state)
         self.means.load_state_dict(state["means"])
-        self.updates = int(state["updates"])
-        self.generator.set_state(state["generator"])
-        probe = state["probe"]
-        self.probe = None if probe is None else Window(**probe).to(self.algorithm.device)
         self._round, self._since, *self._rounds = state["rounds"]
         self._numbers = [list(row) for row in state["numbers"]]
         log = self.replay.log
@@ -310,6 +285,6 @@ class OffPolicyAgent:
         self._numbers, self._rounds, self._since = [], [], self._round
 
     @property
-    def continues_episodes(self) -> bool:
+    def continues_episodes(self) -> bool:  # type: ignore[override] # not always, here
         """Whether episodes that ran when the state was saved can go on."""
         return len(self.replay) > 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
@@ -19,9 +19,9 @@ from mimex.contracts import Scored, Step, final_observations
 from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import EndsAt, RolloutWindows, WindowIndex
 from mimex.nn.parallel import pieces
-from mimex.train.clock import Clock
 from mimex.train.films import most_novel
-from mimex.types import Metrics, Window
+from mimex.train.learner import Learner
+from mimex.types import Metrics
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
 """Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
@@ -60,7 +60,7 @@ class LoopSettings:
             raise ValueError(f"train_fraction is {self.train_fraction}, but must be in (0, 1].")
 
 
-class OnPolicyAgent:
+class OnPolicyAgent(Learner):
     """PPO with its rollout and its bonus, as the loop drives it.
 
     Args:
@@ -69,13 +69,11 @@ class OnPolicyAgent:
         scale: How much it is paid.
         settings: Of the rollouts.
         num_envs: Environments side by side.
-        frames_per_step: Frames that a step counts as.
         horizon: Frames over which schedules run.
-        seed: Of the order in which the bonus learns.
-        clock: Where time is counted.
+        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    continues_episodes = True
+    algorithm: PPO
 
     def __init__(
         self,
@@ -85,14 +83,11 @@ class OnPolicyAgent:
         settings: LoopSettings,
         *,
         num_envs: int,
-        frames_per_step: int = 1,
         horizon: int,
-        seed: int,
-        clock: Clock,
+        **shared: Any,
     ) -> None:
-        self.algorithm, self.bonus, self.scale = algorithm, bonus, scale
-        self.settings, self.horizon, self.clock = settings, horizon, clock
-        self.frames_per_step = frames_per_step
+        super().__init__(algorithm, bonus, scale, **shared)
+        self.settings, self.horizon = settings, horizon
         encoder = algorithm.encoder
         self.rollout = Rollout(
             settings.rollout_steps,
@@ -103,12 +98,9 @@ class OnPolicyAgent:
             device=algorithm.device,
         )
         self.windows = self._new_windows()
-        self.generator = Generator().manual_seed(seed)
         # Where observations are normalised, a rollout is played for their statistics alone. Its
         # steps count, though nothing else is learned from them.
         self.warming_up = algorithm.settings.normalise_observations
-        self.updates = 0
-        self.probe: Window | None = None
         self._history: Stored = {}  # what the next windows reach back to
         self._filled = 0  # steps of the rollout so far
         self._scored: Scored | None = None
@@ -123,7 +115,7 @@ class OnPolicyAgent:
         )
 
     @property
-    def resting(self) -> bool:
+    def resting(self) -> bool:  # type: ignore[override] # not always, here
         """Between two rollouts."""
         return self._filled == 0
 
@@ -256,32 +248,19 @@ class OnPolicyAgent:
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here, between two rollouts."""
-        return {
-            "algorithm": self.algorithm.state_dict(),
-            "bonus": self.bonus.state_dict(),
-            "scale": self.scale.state_dict(),
+        return super().state_dict() | {
             "windows": self.windows.state_dict(),
-            "updates": self.updates,
             "warming_up": self.warming_up,
-            "generator": self.generator.get_state(),
-            "probe": None if self.probe is None else vars(self.probe),
             "history": self._history,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
-        self.algorithm.load_state_dict(state["algorithm"])
-        self.bonus.load_state_dict(state["bonus"])
-        self.scale.load_state_dict(state["scale"])
+        super().load_state_dict(state)
         self.windows.load_state_dict(state["windows"])
-        self.updates, self.warming_up = int(state["updates"]), bool(state["warming_up"])
-        self.generator.set_state(state["generator"])
+        self.warming_up = bool(state["warming_up"])
         device = self.algorithm.device
-        self.probe = None if state["probe"] is None else Window(**state["probe"]).to(device)
         self._history = {part: values.to(device) for part, values in state["history"].items()}
-
-    def save(self) -> None:
-        """A checkpoint holds all."""
 
     def evidence(self) -> dict[str, Any]:
         """The rollout."""
