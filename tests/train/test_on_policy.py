@@ -361,7 +361,7 @@ def test_windows_reach_back_to_observations_as_they_are_encoded_now():
     collect(run)
     run.agent.build_windows()
     before = run.agent.rollout.observations["vector"][-5:-1].clone()
-    run.agent.algorithm.encoder.normaliser.settle()
+    run.agent.algorithm.encoder.normaliser.sync()
     collect(run)
     window = run.agent.build_windows()[torch.arange(ENVS)]  # of the first step
     assert bool(window.valid.all())

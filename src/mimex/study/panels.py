@@ -22,8 +22,9 @@ from mimex.study.statistics import (
     performance_profile,
 )
 
-GREY = "#7b858f"
-"""For what everything else is compared with: readable on white and on black."""
+BASELINES = ("#7b858f", "#a6761d")
+"""Grey and brown for what everything else is compared with, no bonus and a constant one: readable
+on white and on black."""
 
 OKABE_ITO = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that the colour-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
@@ -70,8 +71,8 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     chosen = {}
     for place, bonus in enumerate(BONUSES):
         if bonus in labels:
-            colour = OKABE_ITO[(place - 2) % len(OKABE_ITO)]
-            chosen[bonus] = Style(colour if place else GREY, ())
+            colours = (*BASELINES, *OKABE_ITO)
+            chosen[bonus] = Style(colours[place % len(colours)], ())
     taken = {style.colour for style in chosen.values()}
     free = (
         Style(colour, dashes)

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Generator
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
+from mimex.data.windows import EndsAt
 from mimex.train.clock import Clock
 from mimex.types import Window
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """Settings of the windows that a bonus sees."""
+
+    train_fraction: float = 1.0
+    """Share of the windows that the bonus learns from; all are scored."""
+    ends_at: EndsAt = "observation"
+    """Whether the window of a step ends at the "observation" on which the policy acted, as
+    published, or at the "next" one, which the action led to."""
+    stride: int = 1
+    """Steps of the episode from one step of a window to the next; actions between are summed."""
+
+    def require_positive(self, section: str, *names: str) -> None:
+        """Raises an error for numbers that make no windows, or others that are below 1."""
+        for name in (*names, "stride"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{section}.{name} is {value}, but must be at least 1.")
+        if not 0 < self.train_fraction <= 1:
+            raise ValueError(
+                f"{section}.train_fraction is {self.train_fraction}, but must be in (0, 1]."
+            )
 
 
 class Learner:

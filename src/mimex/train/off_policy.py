@@ -18,10 +18,9 @@ from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
 from mimex.data.replay import ReplayBuffer
 from mimex.data.transitions import Transitions
-from mimex.data.windows import EndsAt
 from mimex.nn.parallel import in_order, pieces
 from mimex.train.films import WINDOWS
-from mimex.train.learner import Learner
+from mimex.train.learner import Learner, WindowSettings
 from mimex.types import Metrics, Window
 
 _log = logging.getLogger(__name__)
@@ -37,29 +36,14 @@ PICTURES_EVERY = 8
 
 
 @dataclass(frozen=True)
-class OffPolicySettings:
+class OffPolicySettings(WindowSettings):
     """Settings of learning from a replay buffer."""
 
     report_every: int = 2000
     """Frames from one row of metrics to the next."""
-    train_fraction: float = 1.0
-    """Share of a batch's windows that the bonus learns from; all are scored."""
-    ends_at: EndsAt = "observation"
-    """Whether the window of a transition ends at the "observation" on which the policy acted, as
-    published, or at the "next" one, which the action led to."""
-    stride: int = 1
-    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        for name in ("report_every", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"off_policy.{name} is {getattr(self, name)}, but must be at least 1."
-                )
-        if not 0 < self.train_fraction <= 1:
-            raise ValueError(
-                f"off_policy.train_fraction is {self.train_fraction}, but must be in (0, 1]."
-            )
+        self.require_positive("off_policy", "report_every")
 
 
 class Means:

@@ -17,10 +17,10 @@ from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
 from mimex.data.rollout import Rollout, Stored
-from mimex.data.windows import EndsAt, RolloutWindows, WindowIndex
+from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn.parallel import pieces
 from mimex.train.films import most_novel
-from mimex.train.learner import Learner
+from mimex.train.learner import Learner, WindowSettings
 from mimex.types import Metrics
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
@@ -32,7 +32,7 @@ PROBE_WINDOWS = 256
 
 
 @dataclass(frozen=True)
-class LoopSettings:
+class LoopSettings(WindowSettings):
     """Settings of learning from rollouts."""
 
     rollout_steps: int = 32
@@ -41,23 +41,12 @@ class LoopSettings:
     """Windows in one optimizer step of the bonus."""
     bonus_passes: int = 1
     """Passes of the bonus over each rollout; rewards are those of the first."""
-    train_fraction: float = 1.0
-    """Share of a rollout's windows that the bonus learns from; all are scored."""
     stagger: bool = False
     """Begin the first episodes at random ages, so that environments do not all end at once and
     every rollout holds all phases of an episode."""
-    ends_at: EndsAt = "observation"
-    """Whether the window of a step ends at the "observation" on which the policy acted, as
-    published, or at the "next" one, which the action led to."""
-    stride: int = 1
-    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        for name in ("rollout_steps", "bonus_minibatch", "bonus_passes", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1.")
-        if not 0 < self.train_fraction <= 1:
-            raise ValueError(f"train_fraction is {self.train_fraction}, but must be in (0, 1].")
+        self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_passes")
 
 
 class OnPolicyAgent(Learner):
@@ -155,7 +144,7 @@ class OnPolicyAgent(Learner):
             return None
         self._filled = 0
         if self.warming_up:
-            self.algorithm.encoder.normaliser.settle()
+            self.algorithm.encoder.normaliser.sync()
             self.warming_up = False
             return None
         algorithm = self.algorithm
@@ -170,7 +159,7 @@ class OnPolicyAgent(Learner):
         with self.clock("learning"):
             batch = make_batch(algorithm, self.rollout, rewards, beta)
             metrics = algorithm.update(batch, began / self.horizon, (1.0, beta)[: algorithm.heads])
-            algorithm.encoder.normaliser.settle()
+            algorithm.encoder.normaliser.sync()
         self.updates += 1
         return {
             **bonus_metrics,
