@@ -199,6 +199,8 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["gym/CartPole-v1", "--gym.arguments", "3"], "must be a JSON object"),
         (["gym/ALE/NoSuchGame-v5"], r"pip install 'gymnasium\[atari\]'|task is"),
         (["gym/no_such_module:It-v0"], "needs the module no_such_module"),
+        (["gym/.relative:It-v0"], r"needs the module \.relative, which cannot be imported \(Type"),
+        (["gym/"], "task is 'gym/'"),
         (["dmc/cartpole_swingup", "--curriculum", "dense"], "--curriculum needs a task whose"),
         (["FrankaPick", "--curriculum", "dense", "spars"], "--curriculum is 'spars'.*'sparse'"),
         (["FrankaPick", "--curriculum", "dense", "--reward", "sparse"], "ends with 'dense'"),

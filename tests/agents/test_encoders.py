@@ -19,25 +19,25 @@ def test_statistics_stand_still_until_they_settle():
     data = torch.tensor([[1.0], [3.0]])
     normaliser.watch(data)
     assert torch.equal(normaliser(data), data)
-    normaliser.settle()
+    normaliser.sync()
     torch.testing.assert_close(normaliser(data), torch.tensor([[-1.0], [1.0]]))
 
 
 def test_far_numbers_are_cut_off():
     normaliser = Normaliser(1)
     normaliser.watch(torch.tensor([[-1.0], [1.0]]))
-    normaliser.settle()
+    normaliser.sync()
     assert normaliser(torch.tensor([[100.0]])).item() == 5.0
 
 
 def test_a_saved_normaliser_continues_exactly():
     one, other = Normaliser(3), Normaliser(3)
     one.watch(torch.randn(50, 3))
-    one.settle()
+    one.sync()
     one.watch(torch.randn(50, 3))  # seen, not settled
     other.load_state_dict(one.state_dict())
     for normaliser in (one, other):
-        normaliser.settle()
+        normaliser.sync()
     data = torch.randn(4, 3)
     assert torch.equal(one(data), other(data))
 
@@ -46,7 +46,7 @@ def test_policy_and_bonus_see_the_normalised_vector():
     encoder = VectorEncoder(reader(2))
     observation = np.array([[0.0, 10.0], [2.0, 30.0]], np.float32)
     encoder.read(observation, watch=True)
-    encoder.normaliser.settle()
+    encoder.normaliser.sync()
     stored = encoder.read(observation)
     expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])
     torch.testing.assert_close(encoder.embed(stored), expected)

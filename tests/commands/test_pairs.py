@@ -11,7 +11,9 @@ from tests.processes import PATIENCE, rows
 from mimex.cli import main
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["mimex.commands.train", "mimex.envs.manipulation"])
+FORKS.set_forkserver_preload(
+    ["mimex.commands.train", "mimex.envs.manipulation", "dm_control.suite"]
+)
 
 TASKS = {
     "FrankaReach": ("--world.episode-steps", "13"),

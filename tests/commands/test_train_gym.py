@@ -1,5 +1,6 @@
 """Environments of Gymnasium and of the user's own, by their ids."""
 
+import importlib.util
 import json
 
 import pytest
@@ -61,6 +62,15 @@ def test_any_environment_trains_and_continues(task, agent, tmp_path, capsys):
     assert rows(run)[-1]["train/episode_steps"] <= 15  # nothing was added to the one cut off
 
 
+def test_a_video_needs_what_the_environment_draws_with(tmp_path, capsys):
+    run, video = tmp_path / "run", tmp_path / "video.mp4"
+    assert main(command("gym/Pendulum-v1", run, "ppo", 2, "--gym.episode-steps", "5")) == 0
+    drawn = main(["play", str(run), "--video", str(video)]) == 0
+    assert drawn == (importlib.util.find_spec("pygame") is not None)
+    assert drawn or "pip install" in capsys.readouterr().err
+    assert drawn == video.exists()
+
+
 def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
     assert main(command(f"{OWN}Endless-v0", tmp_path, "ppo", 2)) == 1
     assert "--gym.episode-steps" in capsys.readouterr().err
@@ -82,13 +92,8 @@ def test_what_an_agent_cannot_play_is_told(task, words, tmp_path, capsys):
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, capsys):
-    pytest.importorskip("gymnasium")
-    try:
-        import Box2D  # noqa: F401
-
+    if importlib.util.find_spec("Box2D") is not None:
         pytest.skip("Box2D is installed")
-    except ModuleNotFoundError:
-        pass
     assert main(command("gym/LunarLander-v3", tmp_path, "ppo", 2)) == 1
     error = capsys.readouterr().err
     assert "gym/LunarLander-v3" in error

@@ -127,7 +127,9 @@ def test_a_run_without_a_saved_buffer_continues_with_a_new_one(tmp_path):
     assert main(command(run, 6, "--replay.no-save")) == 0
     assert not (run / "replay").exists()
     assert main(command(run, 12, "--replay.no-save")) == 0
-    assert rows(run)[-1]["step"] == 12 * ROW
+    last = rows(run)[-1]
+    assert last["step"] == 12 * ROW
+    assert last["train/episode_steps"] == 1000 / REPEAT  # nothing of the one that was cut off
 
 
 def test_a_damaged_buffer_is_told_with_the_way_on(tmp_path, capsys, caplog):

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from mimex.bonus import BONUSES
 from mimex.study.groups import group_runs
 from mimex.study.panels import (
+    BASELINES,
     DASHES,
-    GREY,
     OKABE_ITO,
     draw_curves,
     draw_profiles,
@@ -79,7 +79,7 @@ def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
 
 def test_the_usual_methods_look_the_same_in_every_study():
     many, few = styles(["none", "icm", "rnd", "mimex"]), styles(["mimex", "T = 3", "none"])
-    assert many["none"].colour == GREY
+    assert many["none"].colour == BASELINES[0]
     assert few["mimex"] == many["mimex"]
     assert few["none"] == many["none"]
     assert few["T = 3"] not in (few["mimex"], few["none"])

@@ -303,12 +303,12 @@ def test_the_map_shows_the_bonus_where_the_windows_end(ends_at, monkeypatch):
     loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
     run = training(RND(27, seed=1), loop=loop)
     warm_up(run)
-    places = [run.env.unwrapped.hand_positions()]
+    places = [run.env.unwrapped.places()]
     ended, step = [], run.env.step
 
     def watched(chosen):
         made = step(chosen)
-        places.append(run.env.unwrapped.hand_positions())
+        places.append(run.env.unwrapped.places())
         ended.append(made[2] | made[3])
         return made
 
@@ -361,7 +361,7 @@ def test_windows_reach_back_to_observations_as_they_are_encoded_now():
     collect(run)
     run.agent.build_windows()
     before = run.agent.rollout.observations["vector"][-5:-1].clone()
-    run.agent.algorithm.encoder.normaliser.settle()
+    run.agent.algorithm.encoder.normaliser.sync()
     collect(run)
     window = run.agent.build_windows()[torch.arange(ENVS)]  # of the first step
     assert bool(window.valid.all())

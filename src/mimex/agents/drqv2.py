@@ -11,19 +11,19 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.drqv2_networks import EDGE, Actor, Critic, InputEncoder, noisy
+from mimex.agents.drqv2_networks import EDGE, Actor, Critic, Encoded, InputEncoder, noisy
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
-from mimex.nn.parallel import in_order
+from mimex.nn.parallel import cuts, in_order, summed
 from mimex.nn.pixels import draw_shifts
 from mimex.types import Metrics
 
@@ -35,13 +35,6 @@ ROWS_AT_ONCE = 128
 
 VECTORS_AT_ONCE = 256
 """Vectors that go through all networks at once on a thread."""
-
-
-class Encoded(NamedTuple):
-    """What the encoder made of a batch, before the update."""
-
-    pieces: list[Tensor]  # (b, F) of observations, with their graph
-    windows: Tensor | None  # (B, L, D) what the bonus sees of the windows
 
 
 class DrQv2:
@@ -159,7 +152,7 @@ class DrQv2:
                 seen = self.encoder(seen)
                 return seen if then is None else then(seen)
 
-        return in_order(encode, _cuts(len(observations), self._encoded_at_once))
+        return in_order(encode, cuts(len(observations), self._encoded_at_once))
 
     def _blocks(self, pieces: list[Tensor]) -> list[Tensor]:
         """Pieces of the encoder's size as blocks of the heads' size."""
@@ -219,8 +212,8 @@ class DrQv2:
                 gradients = torch.autograd.grad(loss, wanted)
             return gradients, torch.stack([loss.detach(), values.detach()[0].sum() / size])
 
-        parts = in_order(learn, list(zip(_cuts(size, self._at_once), blocks, after, strict=True)))
-        gradients = _sum([part[0][: len(parameters)] for part in parts])
+        parts = in_order(learn, list(zip(cuts(size, self._at_once), blocks, after, strict=True)))
+        gradients = summed([part[0][: len(parameters)] for part in parts])
         loss, value = torch.stack([part[1] for part in parts]).sum(0).tolist()
         if self._encoder:
             back = [part[0][-1] for part in parts]  # (b, F) of the features
@@ -236,7 +229,7 @@ class DrQv2:
             return torch.autograd.grad(piece[0], parameters, piece[1])
 
         split = [part for block in back for part in torch.split(block, IMAGES_AT_ONCE)]
-        return _sum(in_order(gradients, list(zip(pieces, split, strict=True))))
+        return summed(in_order(gradients, list(zip(pieces, split, strict=True))))
 
     def _update_actor(self, batch: Transitions, blocks: list[Tensor], std: float) -> Metrics:
         size = len(batch.actions)
@@ -250,9 +243,9 @@ class DrQv2:
                 loss = -self.critic(seen, actions).amin(0).sum() / size
                 return torch.autograd.grad(loss, parameters), loss.detach()
 
-        parts = in_order(learn, list(zip(_cuts(size, self._at_once), blocks, strict=True)))
+        parts = in_order(learn, list(zip(cuts(size, self._at_once), blocks, strict=True)))
         loss = float(torch.stack([part[1] for part in parts]).sum())
-        self._step("actor", batch, _sum([part[0] for part in parts]), loss)
+        self._step("actor", batch, summed([part[0] for part in parts]), loss)
         return {"drqv2/actor_loss": loss}
 
     def _step(
@@ -304,15 +297,3 @@ class DrQv2:
         load_optimizer(self.optimizers["actor"], self._actor, state["actor"])
         load_optimizer(self.optimizers["critic"], self._critic, state["critic"])
         self.generator.set_state(state["generator"])
-
-
-def _cuts(size: int, most: int) -> list[slice]:
-    return [slice(start, min(start + most, size)) for start in range(0, size, most)]
-
-
-def _sum(parts: list[tuple[Tensor, ...]]) -> list[Tensor]:
-    """Sums over parts in their order: bit for bit the same on any number of threads."""
-    total = list(parts[0])
-    for part in parts[1:]:
-        torch._foreach_add_(total, part)
-    return total

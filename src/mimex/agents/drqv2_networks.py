@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,13 @@ from mimex.nn.pixels import PixelEncoder, shift
 
 EDGE = 1e-6
 """Actions stay this far inside of [-1, 1] (DrQ-v2)."""
+
+
+class Encoded(NamedTuple):
+    """What the encoder made of a batch, before the update."""
+
+    pieces: list[Tensor]  # (b, F) of observations, with their graph
+    windows: Tensor | None  # (B, L, D) what the bonus sees of the windows
 
 
 class InputEncoder(nn.Module):

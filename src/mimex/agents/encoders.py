@@ -30,12 +30,12 @@ VIT_CHUNK = 8
 
 
 class Normaliser:
-    """Normalises vectors by statistics that stand still until ``settle`` takes in what was seen.
+    """Normalises vectors by statistics that stand still until ``sync`` takes in what was seen.
 
     Within a rollout one observation is therefore one vector, whenever it was met.
 
     Attributes:
-        follow: Whether ``settle`` does so; otherwise numbers are only cut off.
+        follow: Whether ``sync`` does so; otherwise numbers are only cut off.
         clip: Where numbers are cut off, in standard deviations.
 
     Args:
@@ -53,10 +53,10 @@ class Normaliser:
         return ((vectors - self._mean) * self._scale).clamp_(-self.clip, self.clip)
 
     def watch(self, vectors: Tensor) -> None:
-        """Takes vectors ``(n, size)`` into the statistics, to be used after ``settle``."""
+        """Takes vectors ``(n, size)`` into the statistics, to be used after ``sync``."""
         self._seen.update(vectors)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Uses the statistics of all that was watched from now on."""
         if self.follow and self._seen.count:
             self._mean, self._scale = self._seen.mean.float(), (1 / self._seen.std).float()

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Shown(Protocol):
+    """What can be looked at."""
+
+    def arrays(self) -> Mapping[str, Any]:
+        """Its parts by name."""
+
 
 class NotFiniteError(ArithmeticError):
     """A loss became NaN or infinite; the weights of that network are those before the step.
@@ -10,6 +20,6 @@ class NotFiniteError(ArithmeticError):
         batch: What it happened on, as the agent has it.
     """
 
-    def __init__(self, message: str, batch: object) -> None:
+    def __init__(self, message: str, batch: Shown) -> None:
         super().__init__(message)
         self.batch = batch

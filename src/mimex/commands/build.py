@@ -1,9 +1,10 @@
-"""From settings to the parts of a run."""
+"""From settings to the parts of a run, and from a run folder back to its agent."""
 
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,17 +19,21 @@ from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, family_of
-from mimex.contracts import Agent, Located, Observer, frames_per_step
+from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
+from mimex.train.checkpoint import Checkpoints
 from mimex.train.clock import Clock
 from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
+from mimex.train.folder import RunFolder
 from mimex.train.loop import Training
 from mimex.train.novelty import Novelty, observes_numbers
 from mimex.train.off_policy import PICTURES_EVERY, OffPolicyAgent
 from mimex.train.on_policy import OnPolicyAgent
 from mimex.train.planes import FIRST_STATES
+
+Which = Literal["latest", "best"]
 
 _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation")
 
@@ -191,3 +196,30 @@ def make_replay(
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
     )
+
+
+def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Policy, int]:
+    """The settings of a run, its agent, and the step that the agent was saved at.
+
+    Args:
+        run: The run folder.
+        which: The "latest" checkpoint, or that of the "best" evaluation.
+    """
+    folder = RunFolder(run)
+    saved_config = folder.config
+    if saved_config is None:
+        raise ValueError(f"{run} is no run folder: it has no config.json; `mimex train` makes one")
+    try:
+        config = TrainConfig.from_dict(saved_config).checked()
+    except ValueError as error:
+        raise ValueError(f"{run / 'config.json'} is no run's: {error}; restore it") from error
+    checkpoints = Checkpoints(folder.checkpoints)
+    saved = checkpoints.latest() if which == "latest" else checkpoints.best()
+    if saved is None:
+        raise ValueError(f"{run} has no {which} checkpoint yet: train it further")
+    env = make_env(config, 1)
+    agent = make_algorithm(config, env)
+    env.close()
+    with checkpoints.fitting():
+        agent.load_state_dict(saved[1]["agent"]["algorithm"])
+    return config, agent, saved[0]

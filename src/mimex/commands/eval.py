@@ -9,8 +9,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from mimex.commands.build import make_env
-from mimex.commands.load import Which, load_agent
+from mimex.commands.build import Which, load_agent, make_env
 from mimex.commands.play import write_play
 from mimex.config import family_of
 from mimex.contracts import episode_steps, frames_per_step

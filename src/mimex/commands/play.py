@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from gymnasium.error import Error as GymnasiumError
 from rich.console import Console
 
-from mimex.commands.build import make_env
-from mimex.commands.load import Which, load_agent
+from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig
 from mimex.contracts import Policy, episode_steps
 from mimex.envs.nearest import choose
@@ -19,6 +19,9 @@ from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import write_video
 from mimex.train.evaluate import pictures
+
+UNKNOWN_FPS = 30
+"""Of videos where environments do not say how fast they are."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,10 @@ def write_play(path: Path, config: TrainConfig, agent: Policy, seed: int, episod
     most = episodes * episode_steps(env)
     try:
         with Display(most, f"-> {path}", unit="frames", console=Console(stderr=True)) as display:
-            write_video(path, display.over(frames), fps=env.metadata["render_fps"])
+            fps = env.metadata.get("render_fps", UNKNOWN_FPS)
+            write_video(path, display.over(frames), fps=fps)
+    except GymnasiumError as error:  # of gym/: a package for drawing is missing
+        raise ValueError(f"{config.task} cannot be drawn: {error}") from error
     finally:
         env.close()
 

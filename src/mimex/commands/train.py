@@ -9,12 +9,10 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from mimex.agents.batch import Batch
 from mimex.agents.errors import NotFiniteError
 from mimex.commands.build import make_env, make_training, seed_for
 from mimex.config import MAY_CHANGE, TrainConfig, family_of, parse
 from mimex.contracts import episode_steps
-from mimex.data.transitions import Transitions
 from mimex.files import sync
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.track.display import Display
@@ -186,9 +184,8 @@ def _learning(
     except (NotFiniteError, ValueError) as error:
         path, number = folder.path / "failed.safetensors", training.agent.updates + 1
         evidence = {"update": number, "error": str(error), "state": training.state_dict()}
-        batch = error.batch if isinstance(error, NotFiniteError) else None
-        if isinstance(batch, Batch | Transitions):
-            evidence["minibatch"] = batch.arrays()
+        if isinstance(error, NotFiniteError):
+            evidence["minibatch"] = error.batch.arrays()
         evidence |= training.agent.evidence()
         checkpoint.save(path, evidence)
         raise FailedUpdateError(

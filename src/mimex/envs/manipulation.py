@@ -233,10 +233,6 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
     place_kind = "hand"
 
     def places(self) -> Array:
-        """Return where each hand is, (N, 3) in metres."""
-        return self.hand_positions()
-
-    def hand_positions(self) -> Array:
         """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
         middle: Array = self.world.task.fingers().mean(axis=1)
         return middle

@@ -138,3 +138,16 @@ if hasattr(os, "register_at_fork"):
 def pieces(rows: Rows, size: int) -> list[Rows]:
     """Rows in pieces of ``size``, of which the last may be shorter; none of no rows."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def cuts(size: int, most: int) -> list[slice]:
+    """Slices of up to ``most`` that follow each other, up to ``size``."""
+    return [slice(start, min(start + most, size)) for start in range(0, size, most)]
+
+
+def summed(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
+    """Sums over parts in their order: bit for bit the same on any number of threads."""
+    total = list(parts[0])
+    for part in parts[1:]:
+        torch._foreach_add_(total, part)
+    return total

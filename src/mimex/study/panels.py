@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, cycle, product
+from itertools import cycle, product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,8 +22,9 @@ from mimex.study.statistics import (
     performance_profile,
 )
 
-GREY = "#7b858f"
-"""For what everything else is compared with: readable on white and on black."""
+BASELINES = ("#7b858f", "#a6761d")
+"""Grey and brown for what everything else is compared with, no bonus and a constant one: readable
+on white and on black."""
 
 OKABE_ITO = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that the colour-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
@@ -65,10 +66,13 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     """A style for each method, all different as long as there are enough.
 
     A method that has a bonus's name has the colour of this bonus, so that it looks the same in all
-    studies; the first two of the bonuses, what the others are compared with, are grey.
+    studies; the first two of the bonuses are what the others are compared with.
     """
-    looks = chain(product((GREY,), DASHES[:2]), product(OKABE_ITO, DASHES[:1]))
-    chosen = {b: Style(*look) for b, look in zip(BONUSES, looks, strict=False) if b in labels}
+    chosen = {}
+    for place, bonus in enumerate(BONUSES):
+        if bonus in labels:
+            colours = (*BASELINES, *OKABE_ITO)
+            chosen[bonus] = Style(colours[place % len(colours)], ())
     taken = {style.colour for style in chosen.values()}
     free = (
         Style(colour, dashes)

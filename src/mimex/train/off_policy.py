@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
@@ -18,10 +18,9 @@ from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
 from mimex.data.replay import ReplayBuffer
 from mimex.data.transitions import Transitions
-from mimex.data.windows import EndsAt
 from mimex.nn.parallel import in_order, pieces
-from mimex.train.clock import Clock
 from mimex.train.films import WINDOWS
+from mimex.train.learner import Learner, WindowSettings
 from mimex.types import Metrics, Window
 
 _log = logging.getLogger(__name__)
@@ -37,29 +36,14 @@ PICTURES_EVERY = 8
 
 
 @dataclass(frozen=True)
-class OffPolicySettings:
+class OffPolicySettings(WindowSettings):
     """Settings of learning from a replay buffer."""
 
     report_every: int = 2000
     """Frames from one row of metrics to the next."""
-    train_fraction: float = 1.0
-    """Share of a batch's windows that the bonus learns from; all are scored."""
-    ends_at: EndsAt = "observation"
-    """Whether the window of a transition ends at the "observation" on which the policy acted, as
-    published, or at the "next" one, which the action led to."""
-    stride: int = 1
-    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        for name in ("report_every", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"off_policy.{name} is {getattr(self, name)}, but must be at least 1."
-                )
-        if not 0 < self.train_fraction <= 1:
-            raise ValueError(
-                f"off_policy.train_fraction is {self.train_fraction}, but must be in (0, 1]."
-            )
+        self.require_positive("off_policy", "report_every")
 
 
 class Means:
@@ -90,7 +74,7 @@ class Means:
         self._sums, self._count = dict(state["sums"]), int(state["count"])
 
 
-class OffPolicyAgent:
+class OffPolicyAgent(Learner):
     """DrQ-v2 with its replay buffer and its bonus, as the loop drives it.
 
     Args:
@@ -100,13 +84,10 @@ class OffPolicyAgent:
         replay: The buffer.
         settings: Of the learning.
         save_replay: Whether a checkpoint counts on the buffer's files.
-        frames_per_step: Frames that a step counts as.
-        seed: Of what is sampled.
-        clock: Where time is counted.
+        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    warming_up = False
-    resting = True
+    algorithm: DrQv2
 
     def __init__(
         self,
@@ -117,18 +98,12 @@ class OffPolicyAgent:
         settings: OffPolicySettings,
         *,
         save_replay: bool = True,
-        frames_per_step: int = 1,
-        seed: int = 0,
-        clock: Clock,
+        **shared: Any,
     ) -> None:
         require_no_episode(bonus, "a transition sampled from a replay buffer")
-        self.algorithm, self.bonus, self.scale, self.replay = algorithm, bonus, scale, replay
-        self.settings, self.save_replay, self.clock = settings, save_replay, clock
-        self.frames_per_step = frames_per_step
-        self.generator = Generator().manual_seed(seed)
-        self.updates = 0
+        super().__init__(algorithm, bonus, scale, **shared)
+        self.replay, self.settings, self.save_replay = replay, settings, save_replay
         self.collected = 0  # transitions that were ever added to the buffer
-        self.probe: Window | None = None
         self.means = Means()
         self._actions: Tensor | None = None  # (N, A) of the step that is being made
         self._score_every = PICTURES_EVERY if algorithm.pixels else 1
@@ -264,22 +239,12 @@ class OffPolicyAgent:
         if self.save_replay:
             self.replay.save()
 
-    def evidence(self) -> dict[str, Any]:
-        """The minibatch is the error's."""
-        return {}
-
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here, after ``save``."""
-        return {
-            "algorithm": self.algorithm.state_dict(),
-            "bonus": self.bonus.state_dict(),
-            "scale": self.scale.state_dict(),
+        return super().state_dict() | {
             "means": self.means.state_dict(),
-            "updates": self.updates,
             "collected": self.collected,
             "replay": self.replay.state_dict() if self.save_replay else None,
-            "generator": self.generator.get_state(),
-            "probe": None if self.probe is None else vars(self.probe),
             "rounds": [self._round, self._since, *self._rounds],
             "numbers": [list(row) for row in self._numbers],
         }
@@ -290,14 +255,8 @@ class OffPolicyAgent:
         Where the buffer was not saved, or its files were removed, a new one is filled from the
         next episodes on.
         """
-        self.algorithm.load_state_dict(state["algorithm"])
-        self.bonus.load_state_dict(state["bonus"])
-        self.scale.load_state_dict(state["scale"])
+        super().load_state_dict(state)
         self.means.load_state_dict(state["means"])
-        self.updates = int(state["updates"])
-        self.generator.set_state(state["generator"])
-        probe = state["probe"]
-        self.probe = None if probe is None else Window(**probe).to(self.algorithm.device)
         self._round, self._since, *self._rounds = state["rounds"]
         self._numbers = [list(row) for row in state["numbers"]]
         log = self.replay.log
@@ -310,6 +269,6 @@ class OffPolicyAgent:
         self._numbers, self._rounds, self._since = [], [], self._round
 
     @property
-    def continues_episodes(self) -> bool:
+    def continues_episodes(self) -> bool:  # type: ignore[override] # not always, here
         """Whether episodes that ran when the state was saved can go on."""
         return len(self.replay) > 0

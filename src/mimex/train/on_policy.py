@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
@@ -17,11 +17,11 @@ from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
 from mimex.data.rollout import Rollout, Stored
-from mimex.data.windows import EndsAt, RolloutWindows, WindowIndex
+from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn.parallel import pieces
-from mimex.train.clock import Clock
 from mimex.train.films import most_novel
-from mimex.types import Metrics, Window
+from mimex.train.learner import Learner, WindowSettings
+from mimex.types import Metrics
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
 """Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
@@ -32,7 +32,7 @@ PROBE_WINDOWS = 256
 
 
 @dataclass(frozen=True)
-class LoopSettings:
+class LoopSettings(WindowSettings):
     """Settings of learning from rollouts."""
 
     rollout_steps: int = 32
@@ -41,26 +41,15 @@ class LoopSettings:
     """Windows in one optimizer step of the bonus."""
     bonus_passes: int = 1
     """Passes of the bonus over each rollout; rewards are those of the first."""
-    train_fraction: float = 1.0
-    """Share of a rollout's windows that the bonus learns from; all are scored."""
     stagger: bool = False
     """Begin the first episodes at random ages, so that environments do not all end at once and
     every rollout holds all phases of an episode."""
-    ends_at: EndsAt = "observation"
-    """Whether the window of a step ends at the "observation" on which the policy acted, as
-    published, or at the "next" one, which the action led to."""
-    stride: int = 1
-    """Steps of the episode from one step of a window to the next; actions between are summed."""
 
     def __post_init__(self) -> None:
-        for name in ("rollout_steps", "bonus_minibatch", "bonus_passes", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1.")
-        if not 0 < self.train_fraction <= 1:
-            raise ValueError(f"train_fraction is {self.train_fraction}, but must be in (0, 1].")
+        self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_passes")
 
 
-class OnPolicyAgent:
+class OnPolicyAgent(Learner):
     """PPO with its rollout and its bonus, as the loop drives it.
 
     Args:
@@ -69,13 +58,11 @@ class OnPolicyAgent:
         scale: How much it is paid.
         settings: Of the rollouts.
         num_envs: Environments side by side.
-        frames_per_step: Frames that a step counts as.
         horizon: Frames over which schedules run.
-        seed: Of the order in which the bonus learns.
-        clock: Where time is counted.
+        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    continues_episodes = True
+    algorithm: PPO
 
     def __init__(
         self,
@@ -85,14 +72,11 @@ class OnPolicyAgent:
         settings: LoopSettings,
         *,
         num_envs: int,
-        frames_per_step: int = 1,
         horizon: int,
-        seed: int,
-        clock: Clock,
+        **shared: Any,
     ) -> None:
-        self.algorithm, self.bonus, self.scale = algorithm, bonus, scale
-        self.settings, self.horizon, self.clock = settings, horizon, clock
-        self.frames_per_step = frames_per_step
+        super().__init__(algorithm, bonus, scale, **shared)
+        self.settings, self.horizon = settings, horizon
         encoder = algorithm.encoder
         self.rollout = Rollout(
             settings.rollout_steps,
@@ -103,12 +87,9 @@ class OnPolicyAgent:
             device=algorithm.device,
         )
         self.windows = self._new_windows()
-        self.generator = Generator().manual_seed(seed)
         # Where observations are normalised, a rollout is played for their statistics alone. Its
         # steps count, though nothing else is learned from them.
         self.warming_up = algorithm.settings.normalise_observations
-        self.updates = 0
-        self.probe: Window | None = None
         self._history: Stored = {}  # what the next windows reach back to
         self._filled = 0  # steps of the rollout so far
         self._scored: Scored | None = None
@@ -123,7 +104,7 @@ class OnPolicyAgent:
         )
 
     @property
-    def resting(self) -> bool:
+    def resting(self) -> bool:  # type: ignore[override] # not always, here
         """Between two rollouts."""
         return self._filled == 0
 
@@ -163,7 +144,7 @@ class OnPolicyAgent:
             return None
         self._filled = 0
         if self.warming_up:
-            self.algorithm.encoder.normaliser.settle()
+            self.algorithm.encoder.normaliser.sync()
             self.warming_up = False
             return None
         algorithm = self.algorithm
@@ -178,7 +159,7 @@ class OnPolicyAgent:
         with self.clock("learning"):
             batch = make_batch(algorithm, self.rollout, rewards, beta)
             metrics = algorithm.update(batch, began / self.horizon, (1.0, beta)[: algorithm.heads])
-            algorithm.encoder.normaliser.settle()
+            algorithm.encoder.normaliser.sync()
         self.updates += 1
         return {
             **bonus_metrics,
@@ -256,32 +237,19 @@ class OnPolicyAgent:
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here, between two rollouts."""
-        return {
-            "algorithm": self.algorithm.state_dict(),
-            "bonus": self.bonus.state_dict(),
-            "scale": self.scale.state_dict(),
+        return super().state_dict() | {
             "windows": self.windows.state_dict(),
-            "updates": self.updates,
             "warming_up": self.warming_up,
-            "generator": self.generator.get_state(),
-            "probe": None if self.probe is None else vars(self.probe),
             "history": self._history,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
-        self.algorithm.load_state_dict(state["algorithm"])
-        self.bonus.load_state_dict(state["bonus"])
-        self.scale.load_state_dict(state["scale"])
+        super().load_state_dict(state)
         self.windows.load_state_dict(state["windows"])
-        self.updates, self.warming_up = int(state["updates"]), bool(state["warming_up"])
-        self.generator.set_state(state["generator"])
+        self.warming_up = bool(state["warming_up"])
         device = self.algorithm.device
-        self.probe = None if state["probe"] is None else Window(**state["probe"]).to(device)
         self._history = {part: values.to(device) for part, values in state["history"].items()}
-
-    def save(self) -> None:
-        """A checkpoint holds all."""
 
     def evidence(self) -> dict[str, Any]:
         """The rollout."""

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import signal
-from types import FrameType, TracebackType
+from contextlib import ExitStack
+from types import FrameType
 from typing import Self
 
 
-class StopRequest:
+class StopRequest(ExitStack):
     """Turns Ctrl-C and SIGTERM into a question that a loop asks when it suits.
 
     A second Ctrl-C interrupts at once. Only the main thread of a process may enter it.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.signal: signal.Signals | None = None
-        self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
+            self.callback(signal.signal, number, signal.signal(number, self._note))
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
 
     def __bool__(self) -> bool:
         return self.signal is not None

@@ -144,6 +144,11 @@ def _known(name: str) -> str:
                 f"gym/{named}:{name} needs the module {error.name}: install it, or put its folder "
                 "into PYTHONPATH"
             ) from error
+        except Exception as error:  # whatever a user's module raises
+            raise ValueError(
+                f"gym/{named}:{name} needs the module {named}, which cannot be imported "
+                f"({type(error).__name__}: {error})"
+            ) from error
     for beginning, (module, package) in PACKAGES.items():
         if name.startswith(beginning):
             if importlib.util.find_spec(module) is None:
