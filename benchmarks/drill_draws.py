@@ -20,6 +20,7 @@ from gymnasium import spaces
 import mimex
 from mimex.bonus import BONUSES, masks
 from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.state import Shared
 from mimex.config import TrainConfig
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import RolloutWindows
@@ -132,8 +133,8 @@ def command_line(
         for name in chosen:
             kinds = (*WORDS.get(name, ()), "x", "")
             value = generator.choice(kinds) if name in WORDS else value_of(known[name], generator)
-            given += [name, name.replace("-", "_")]
             group, dot, last = name.rpartition(".")
+            given += [name, name.replace("-", "_"), last.replace("-", "_")]
             if isinstance(value, bool):
                 words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
             else:
@@ -157,29 +158,47 @@ def command_line(
     return [command, path, "--episodes", number], [path or "argument", "episodes"]
 
 
-def _stream(bonus_length: int = 1, **settings: Any) -> BonusStream:
-    box = spaces.Box(-1.0, 1.0, (6,))
-    return BonusStream(mimex.RND(6, bonus_length), 2, box, spaces.Discrete(3), **settings)
+def _stream(bonus: str = "RND", **settings: Any) -> BonusStream:
+    box, made = (
+        spaces.Box(-1.0, 1.0, (6,)),
+        {"RND": mimex.RND, "E3B": mimex.E3B, "MIMEx": mimex.MIMEx},
+    )
+    return BonusStream(made.get(bonus, mimex.ICM)(), 2, box, spaces.Discrete(3), **settings)
 
 
-def _options() -> dict[str, Any]:
-    hints = get_type_hints(StreamOptions)
-    return {name: hints[name] for name in ("ends_at", "learn_every", "train_fraction")}
+def _kinds(make: Callable[..., Any]) -> dict[str, Any]:
+    """Of all arguments, also of those that are handed on."""
+    hints = get_type_hints(make.__init__ if isinstance(make, type) else make)
+    return {name: hints[name] for name in inspect.signature(make).parameters if name in hints} | (
+        get_type_hints(Shared) if "shared" in hints else {}
+    )
 
 
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     **{
-        made.__name__: (made, get_type_hints(made.__init__))
+        made.__name__: (made, _kinds(made))
         for made in (
-            *(mimex.MIMEx, mimex.RND, mimex.ICM, mimex.PseudoCount, mimex.BonusScale),
-            *(WindowTracker, RolloutWindows, masks.TimeMask, masks.FeatureMask, AutoencoderSize),
+            *(mimex.MIMEx, mimex.RND, mimex.ICM, mimex.PseudoCount, mimex.Disagreement, mimex.E3B),
+            *(mimex.BonusScale, WindowTracker, RolloutWindows),
+            *(masks.TimeMask, masks.FeatureMask, AutoencoderSize),
         )
     },
-    "BonusStream": (_stream, _options()),
+    "BonusStream": (_stream, {"bonus": str} | get_type_hints(StreamOptions)),
 }
 """What is called, and the kinds of its arguments."""
 
-_NOT_DRAWN = ("return", "self", "mask", "size", "encoder", "device", "seed", "lift")
+_NOT_DRAWN = (
+    "return",
+    "self",
+    "mask",
+    "size",
+    "encoder",
+    "device",
+    "seed",
+    "lift",
+    "shared",
+    "key",
+)
 
 
 def api_call(generator: random.Random) -> tuple[str, str | None]:
@@ -203,37 +222,82 @@ def api_call(generator: random.Random) -> tuple[str, str | None]:
     except (ValueError, TypeError) as error:
         named = any(key in str(error) for key in kinds) or "ratio" in str(error)
         return what, None if named else f"refused without a name: {error!r}"
-    return what, _used(made, generator)
-
-
-def _used(made: Any, generator: random.Random) -> str | None:
-    """Uses what was made with random arrays; tells what is wrong."""
+    except Exception as error:
+        return what, f"raised {error!r}"
     if not hasattr(made, "state_dict"):
-        return None
-    before = copy.deepcopy(made.state_dict())
-    numbers = torch.randn(generator.choice([0, 1, 4]), generator.choice([1, 2, 5]), 6)
+        return what, None
+    used, wrong = _used(made, generator)
+    return f"{what}.{used}", wrong
+
+
+def _array(generator: random.Random, *shape: int) -> Any:
+    """Numbers of some kind, mostly ordinary."""
+    numbers = torch.randn(*shape)
+    how = generator.choice(
+        ["as it is"] * 6 + ["nan", "inf", "large", "integers", "complex", "half"]
+    )
+    if numbers.numel() and how in ("nan", "inf", "large"):
+        numbers.view(-1)[-1] = {"nan": math.nan, "inf": math.inf, "large": 1e38}[how]
+    kinds = {"integers": torch.int64, "complex": torch.complex64, "half": torch.float16}
+    numbers = numbers.to(kinds.get(how, torch.float32))
+    return numbers.numpy() if generator.random() < 0.3 else numbers
+
+
+def _broken(state: Any, generator: random.Random) -> Any:
+    """A state with one of its values, at any depth, left out, replaced, or of another shape."""
+    if not isinstance(state, dict) or not state:
+        return generator.choice([None, 3, -1, math.nan, "x", torch.zeros(2, 3), {}, []])
+    name = generator.choice(sorted(state))
+    if isinstance(state[name], torch.Tensor) and generator.random() < 0.5:
+        changed = state[name].clone()
+        if changed.numel() and changed.is_floating_point():
+            changed.view(-1)[0] = math.nan
+        return state | {name: changed}
     if generator.random() < 0.2:
-        numbers[..., -1] = math.nan
-    ended = np.zeros(generator.choice([1, 2]), bool)
-    calls = {
-        "learn": lambda: made.learn(mimex.Window(numbers, None, torch.ones(*numbers.shape[:2], 3))),
-        "combine": lambda: made.combine(numbers[..., 0], numbers[..., 1], ended),
-        "push": lambda: made.push(numbers[:, 0], ended),
-        "build": lambda: made.build(numbers, ended),
-        "start": lambda: made.start(numbers[:, 0].numpy(), ended),
-        "load_state_dict": lambda: made.load_state_dict(
-            {key: generator.choice([None, 3, value]) for key, value in before.items()}
-        ),
+        return {key: value for key, value in state.items() if key != name}
+    return state | {name: _broken(state[name], generator)}
+
+
+def _used(made: Any, generator: random.Random) -> tuple[str, str | None]:
+    """Uses what was made with random arrays; tells the call and what is wrong."""
+    batch, steps, size = (generator.choice(of) for of in ([0, 1, 2, 4], [1, 2, 5], [1, 6, 6, 6]))
+    features, flat = _array(generator, batch, steps, size), _array(generator, batch, size)
+    flags = torch.zeros(generator.choice([(batch,), (1,), (batch, steps)]), dtype=torch.bool)
+    flags = generator.choice([flags, flags, flags.numpy(), flags.float(), flags.tolist()])
+    actions = generator.choice([None, _array(generator, batch, 3), [0] * batch, torch.ones(9)])
+    window = (features, None, _array(generator, batch, steps, 3))
+    real = [flags] if isinstance(made, BonusStream) else []
+    calls: dict[str, Callable[[], Any]] = {
+        "learn": lambda: made.learn(mimex.Window(*window)),
+        "reward": lambda: made.reward(mimex.Window(*window)),
+        "follow": lambda: made.follow(mimex.Window(*window), flags),
+        "combine": lambda: made.combine(flat, _array(generator, batch, size), *real),
+        "push": lambda: made.push(flat, flags, actions),
+        "build": lambda: made.build(features, flags),
+        "start": lambda: made.start(flat, flags),
+        "step": lambda: made.step(actions, flat, _array(generator, batch), flags),
+        "load_state_dict": lambda: made.load_state_dict(_broken(made.state_dict(), generator)),
     }
-    name = generator.choice([call for call in calls if hasattr(made, call)])
+    name = generator.choice([call for call in calls if callable(getattr(made, call, None))])
+    if name == "start" and not isinstance(made, BonusStream):
+        return name, None  # of a bonus: no public call
+    if name == "step":
+        try:
+            made.start(np.zeros((2, 6), np.float32))
+        except ValueError as error:
+            return name, None if "memory" in str(error) else f"refused to start: {error!r}"
+    before = copy.deepcopy(made.state_dict())
+    what = f"{name} of {batch} x {steps} x {size}, {flags!r}, {actions!r}"
     try:
         calls[name]()
-    except (ValueError, TypeError, RuntimeError) as error:
-        if not str(error) or isinstance(error, RuntimeError):
-            return f"{name} raised {error!r}"
+    except (ValueError, TypeError) as error:
+        if not str(error):
+            return what, f"raised {error!r}"
         if not _same(before, made.state_dict()):
-            return f"{name} was refused ({error}), but changed the state"
-    return None
+            return what, f"was refused ({error}), but changed the state"
+    except Exception as error:
+        return what, f"raised {error!r}"
+    return what, None
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -20,7 +20,7 @@ from benchmarks.drill_draws import api_call, command_line, damage
 from benchmarks.drill_kills import DRQV2, PPO, Tally, rows
 from mimex.cli import main as mimex
 
-PATIENCE = 120  # seconds that an input may take before it counts as a hang
+PATIENCE = 20.0, 900.0  # seconds of work, and by the clock, after which an input hangs
 
 
 class HangError(BaseException):
@@ -28,19 +28,25 @@ class HangError(BaseException):
 
 
 @contextlib.contextmanager
-def patience(seconds: int) -> Iterator[None]:
-    """Interrupts what takes too long."""
+def patience(work: float, wait: float) -> Iterator[None]:
+    """Interrupts what takes too long: of a processor's time, or by the clock."""
 
     def hang(number: int, frame: Any) -> None:
-        raise HangError(f"took more than {seconds} s")
+        raise HangError(f"took more than {work} s of work, or {wait} s")
 
-    before = signal.signal(signal.SIGALRM, hang)
-    signal.alarm(seconds)
+    timers = {
+        signal.SIGPROF: (signal.ITIMER_PROF, work),
+        signal.SIGALRM: (signal.ITIMER_REAL, wait),
+    }
+    before = {number: signal.signal(number, hang) for number in timers}
+    for timer, seconds in timers.values():
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def said_by(arguments: list[str]) -> tuple[int, str]:
@@ -187,7 +193,7 @@ def input_drill(
         generator = random.Random(f"{seed} {name} {number}")
         what = "?"
         try:
-            with patience(PATIENCE):
+            with patience(*PATIENCE):
                 what, wrong = INPUTS[name](generator, place)
         except (Exception, HangError) as error:
             wrong = f"{type(error).__name__}: {error}"

@@ -3,9 +3,11 @@
     python -m benchmarks.memory --steps 3000000 --write
 
 Trains small networks, with evaluations, checkpoints, maps and every other part of a run, in this
-process, and looks at it all the while from a thread: resident memory, what the allocator of C has
-handed out and not got back, and Python's objects. A leak grows with the steps to the end; a pool
-that fills up, or memory in pieces that no longer fit, comes to an end.
+process, and looks at it all the while from a thread: resident memory, the heap that the allocator
+of C has got from the system, what of it is handed out, and Python's objects. A leak grows with the
+steps to the end. Resident memory grows also while more and more pages of a heap that stays as large
+as it is are touched for the first time (``mimex.nn.parallel.keep_memory`` lets it be 64 MB larger
+than needed): that comes to an end.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -30,10 +33,10 @@ RESULTS = Path(__file__).parent / "results" / "memory.md"
 
 RUNS = {
     "PPO": (
-        *("FrankaReach", "--reward", "dense", "--bonus", "mimex", "--envs", "128", *SMALL),
-        *("--loop.rollout-steps", "32", "--loop.bonus-minibatch", "4096", "--ppo.epochs", "1"),
-        *("--ppo.minibatches", "1", "--ppo.hidden", "32", "--threads", "1"),
-        *("--eval.episodes", "8", "--eval.every", "65536", "--track.checkpoint-every", "32768"),
+        *("FrankaReach", "--reward", "dense", "--bonus", "mimex", "--envs", "512", *SMALL),
+        *("--loop.rollout-steps", "32", "--loop.bonus-minibatch", "16384", "--ppo.epochs", "1"),
+        *("--ppo.minibatches", "2", "--ppo.hidden", "32", "--threads", "1"),
+        *("--eval.episodes", "8", "--eval.every", "100000", "--track.checkpoint-every", "50000"),
     ),
     "DrQ-v2": (
         *("dmc/cartpole_swingup", "--observation", "state", "--bonus", "mimex", *SMALL),
@@ -51,8 +54,10 @@ class Look(NamedTuple):
 
     step: float
     resident: float  # MB
-    malloc: float  # MB that C has handed out and not got back
+    heap: float  # MB that C has got from the system
+    used: float  # MB of it that are handed out
     objects: int  # that Python's collector knows
+    blocks: int  # of Python's own allocator
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -72,9 +77,11 @@ _LIBC.mallinfo2.restype = _Mallinfo2
 def look(step: float) -> Look:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     info = _LIBC.mallinfo2()
+    gc.collect()  # or what it has not yet got to would be counted
     objects = len(gc.get_objects())
     megabytes = os.sysconf("SC_PAGE_SIZE") / 1e6
-    return Look(step, pages * megabytes, (info.uordblks + info.hblkhd) / 1e6, objects)
+    heap, used = (info.arena + info.hblkhd) / 1e6, (info.uordblks + info.hblkhd) / 1e6
+    return Look(step, pages * megabytes, heap, used, objects, sys.getallocatedblocks())
 
 
 def last_step(metrics: Path) -> float:
@@ -107,8 +114,8 @@ def watched(arguments: list[str], out: Path, every: float) -> list[Look]:
 def table(looks: list[Look], steps: int, parts: int = 10) -> list[str]:
     """The median of each tenth of the run."""
     lines = [
-        "| steps, from | resident, MB | C's allocator, MB | Python objects |",
-        "|---|---|---|---|",
+        "| steps, from | resident, MB | C's heap, MB | in use, MB | Python objects | blocks |",
+        "|---|---|---|---|---|---|",
     ]
     for part in range(parts):
         first, end = steps * part / parts, steps * (part + 1) / parts
@@ -131,16 +138,17 @@ def main() -> None:
     )
     parser.add_argument("--run", choices=RUNS, default="PPO")
     parser.add_argument("--steps", type=int, default=3_000_000)
-    parser.add_argument("--every", type=float, default=0.25, help="seconds between two looks")
+    parser.add_argument("--every", type=float, default=3.0, help="seconds between two looks")
     parser.add_argument("--write", action="store_true", help=f"add to {RESULTS.name}")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*RUNS[args.run], "--steps", str(args.steps)]
         looks = watched(arguments, Path(folder) / "run", args.every)
+    resident, heap, used, objects, blocks = (slope(looks, i, args.steps) for i in range(1, 6))
     growth = (
-        f"In the second half, by a line through {len(looks) // 2} looks: resident "
-        f"{slope(looks, 1, args.steps):+.2f} MB, C's allocator {slope(looks, 2, args.steps):+.2f} "
-        f"MB, Python objects {slope(looks, 3, args.steps):+,.0f} in a million steps."
+        f"In the second half, by lines through {len(looks)} looks in all, a million steps add "
+        f"{resident:+.2f} MB resident, {heap:+.2f} MB of heap, {used:+.2f} MB in use, "
+        f"{objects:+,.0f} objects and {blocks:+,.0f} blocks."
     )
     command = f"python -m benchmarks.memory --run {args.run} --steps {args.steps} --write"
     lines = [f"## {args.run}", "", f"`{command}` on {describe()}", ""]

@@ -42,6 +42,18 @@ def test_the_bonus_is_the_textbook_ellipse_of_the_whole_episode_and_begins_anew_
             visited[env].append(newest)
 
 
+@pytest.mark.parametrize(
+    "starts", [torch.ones(3, dtype=torch.bool), torch.ones(2), np.ones((2, 1), bool), [1, 0]]
+)
+def test_starts_that_are_not_one_flag_a_window_are_refused_and_change_nothing(starts):
+    bonus = mimex.E3B(D, A, embed_dim=E)
+    window = episode_windows(1, 2)[0]
+    with pytest.raises(ValueError, match="starts is"):
+        bonus.follow(window, starts)
+    assert bonus.inverses is None
+    assert bonus.follow(window, np.array([True, True])).shape == (2,)
+
+
 def test_environments_that_are_left_out_keep_their_episode():
     both, one = mimex.E3B(D, A, embed_dim=E), mimex.E3B(D, A, embed_dim=E)
     for t, window in enumerate(episode_windows(6, 2)):

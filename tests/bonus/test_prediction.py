@@ -333,7 +333,31 @@ LAZY = {
 }
 
 
-@pytest.mark.parametrize("name", ["mimex-normalised", "rnd", "icm", "lazy mimex", "lazy icm"])
+@pytest.mark.parametrize("name", LAZY)
+@pytest.mark.parametrize("call", ["reward", "learn"])
+def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
+    """Its sizes are taken from the first window, but not from one that it cannot use."""
+    bonus, fresh = LAZY[name](), LAZY[name]()
+    before = bonus.state_dict()
+    good, other = windows(), Window(torch.randn(B, L, D + 2), actions=torch.randn(B, L, A))
+    features, actions = other.features.clone(), good.actions.clone()
+    features[0, 0, 0] = actions[0, 0, 0] = torch.nan
+    bad = [Window(features, actions=good.actions), Window(other.features * 1e30)]
+    bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
+    for window in bad:
+        with pytest.raises((ValueError, TypeError)):
+            getattr(bonus, call)(window)
+        assert same_state(before, bonus.state_dict())
+    assert torch.equal(bonus.reward(good), fresh.reward(good))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mimex-normalised", "rnd", "icm", "lazy mimex", "lazy icm"),
+        *("pseudocount", "disagreement", "e3b"),
+    ],
+)
 def test_a_state_broken_in_any_place_changes_nothing(name):
     small = {"size": AutoencoderSize(8, 1, 2, 8, 1, 2)} if "mimex" in name else {}
     makers = {
@@ -342,6 +366,9 @@ def test_a_state_broken_in_any_place_changes_nothing(name):
         "icm": lambda: mimex.ICM(D, A, L, hidden=8, embed_dim=8),
         "lazy mimex": lambda: mimex.MIMEx(length=L, normalise=True, **small),
         "lazy icm": lambda: mimex.ICM(None, A, L, hidden=8, embed_dim=8),
+        "pseudocount": lambda: mimex.PseudoCount(D, L, hidden=(8,)),
+        "disagreement": lambda: mimex.Disagreement(D, A, L, models=2, hidden=(8,)),
+        "e3b": lambda: mimex.E3B(D, A, L, hidden=8, embed_dim=8),
     }
     saved, bonus = makers[name](), makers[name]()
     saved.learn(windows())

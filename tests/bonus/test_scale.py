@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.states import assert_refused_or_loaded
 
 from mimex.bonus.scale import LARGEST, MEASURED, BonusScale
 
@@ -149,10 +150,12 @@ def test_a_state_that_does_not_fit_changes_nothing():
         {"steps": 3, "statistics": {}},
         before | {"bonus": float("nan")},
         before | {"steps": "many"},
+        *(before | {name: odd} for name in ("steps", "measured") for odd in (-1, 0.5, np.inf)),
     ):
         with pytest.raises(ValueError, match=r"damaged|many"):
             scale.load_state_dict(damaged)
         assert scale.state_dict() == before
+    assert assert_refused_or_loaded(scale, before) == 4 * len(before)
 
 
 def test_bad_input_is_refused_with_step_and_environment():
@@ -165,6 +168,8 @@ def test_bad_input_is_refused_with_step_and_environment():
         scale.combine(torch.tensor([0.0, float("inf")]), torch.ones(2))
     with pytest.raises(ValueError, match="same shape"):
         scale.combine(torch.ones(2), torch.ones(3))
+    with pytest.raises(ValueError, match="bonus has complex numbers"):
+        scale.combine(torch.ones(2), torch.ones(2, dtype=torch.complex64))
     assert scale.state_dict() == BonusScale().state_dict()
     for arguments, message in [
         ({"unit": "return"}, "unit='return' is unknown: use one of task, raw"),
@@ -172,6 +177,9 @@ def test_bad_input_is_refused_with_step_and_environment():
         ({"schedule": "linear"}, "needs over_steps"),
         ({"discount": 1.0}, "discount=1.0"),
         ({"half_life": 0.0}, "half_life=0.0"),
+        ({"half_life": float("inf")}, "half_life=inf"),
+        ({"half_life": 1e308}, r"half_life=1e\+308"),
+        ({"beta": None}, "beta=None"),
         ({"beta": float("inf")}, "beta=inf"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from mimex.cli import main
+from mimex.train.checkpoint import save
 
 
 @pytest.fixture
@@ -114,6 +115,32 @@ def test_files_of_a_wrong_shape_are_named(run_folder, tmp_path, name, content, c
 
 
 @pytest.mark.parametrize(
+    "record",
+    [
+        {"step": "x", "planes": [], "films": []},
+        {"step": 3, "planes": 3, "films": []},
+        {"step": 3, "planes": [{}], "films": []},
+        {"step": 3, "planes": [], "films": [{"kind": 3}]},
+        {"step": 3, "planes": [], "films": 7},
+    ],
+)
+def test_records_of_a_wrong_shape_are_named(run_folder, tmp_path, record, capsys):
+    save(run_folder / "novelty" / "step_000000000003.safetensors", record)
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    error = capsys.readouterr().err
+    assert str(run_folder / "novelty") in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_record_that_leads_elsewhere_is_not_read(run_folder, tmp_path, capsys):
+    save(tmp_path / "secret", {"step": 3, "planes": [], "films": []})
+    (run_folder / "novelty").mkdir()
+    (run_folder / "novelty" / "step_000000000003.safetensors").symlink_to(tmp_path / "secret")
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    assert "is a symbolic link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "content",
     [
         *("[]", "3", "null", "{}", '"Unterm', '{"runs": 3}', '{"runs": [3]}', '{"runs": [{}]}'),
@@ -125,5 +152,8 @@ def test_a_study_of_a_wrong_shape_is_named(run_folder, tmp_path, content, capsys
     (tmp_path / "study" / "runs").mkdir(parents=True)
     run_folder.rename(tmp_path / "study" / "runs" / "reach")
     (tmp_path / "study" / "study.json").write_text(content)
-    assert main(["report", str(tmp_path / "study"), "-o", str(tmp_path / "page.html")]) == 1
-    assert str(tmp_path / "study" / "study.json") in capsys.readouterr().err
+    out = str(tmp_path / "study")
+    for words in (["report", out], ["study", "run", "difficulty", "--out", out, "--jobs", "1"]):
+        assert main(words) == 1
+        assert str(tmp_path / "study" / "study.json") in capsys.readouterr().err
+    assert (tmp_path / "study" / "study.json").read_text() == content

@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -154,6 +156,27 @@ def test_steps_of_a_wrong_shape_are_refused_by_name_and_change_nothing():
         with pytest.raises(ValueError, match=words):
             stream.step(**(good | {name: value}))
         assert same(before, stream.state_dict()), name
+
+
+@pytest.mark.parametrize("make", [RND, MIMEx, lambda: E3B(None, 3)])
+def test_a_step_that_the_bonus_or_the_scale_refuses_changes_nothing(make):
+    stream = BonusStream(make(), 2, BOX, TWO, learn_every=4)
+    stream.start(rows(0, 0))
+    stream.step([0, 1], rows(1, 1), [1.0, 2.0], [False] * 2)
+    before, odd = copy.deepcopy(stream.state_dict()), rows(2, 2)
+    odd[1, 3] = np.nan
+    for observations, extrinsic, words in [
+        (odd, [1.0, 2.0], "NaN"),
+        (rows(2, 2), [1.0, np.nan], "extrinsic is nan"),
+        (rows(2, 2) * 1j, [1.0, 2.0], "complex"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            stream.step([0, 1], observations, extrinsic, [False] * 2)
+        assert same(before, stream.state_dict())
+    with pytest.raises(ValueError, match=r"real is torch\.bool of shape"):
+        stream.combine(torch.ones(1, 2), torch.ones(1, 2), np.array([True]))
+    assert same(before, stream.state_dict())
+    stream.step([0, 1], rows(2, 2), [1.0, 2.0], [False] * 2)
 
 
 def test_a_bonus_that_never_learns_is_for_evaluation():

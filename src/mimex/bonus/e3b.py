@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from mimex.bonus.icm import InverseDynamics
 from mimex.bonus.inputs import check_finite
 from mimex.bonus.state import Shared, require_same
+from mimex.data.checks import unchanged_if_refused
 from mimex.types import Window
 
 
@@ -82,16 +83,18 @@ class E3B(InverseDynamics):
                 bonus, inverse = elliptical(inverse, phi[:, step])
         return bonus.unsqueeze(0), self.inverse_loss(x, actions, valid)[0]
 
+    @unchanged_if_refused()
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
         """Scores one step of each environment ``(B,)``, and takes it into the episode so far."""
         _, x, _, valid = self._read(window)
         if envs is None:
             envs = torch.arange(len(x), device=self.device)
-        envs, starts = envs.to(self.device), starts.to(self.device)
-        if starts.shape != (len(x),) or envs.shape != (len(x),):
+        starts = torch.as_tensor(starts, device=self.device)
+        envs = torch.as_tensor(envs, device=self.device)
+        if starts.shape != (len(x),) or envs.shape != (len(x),) or starts.dtype != torch.bool:
             raise ValueError(
-                f"starts has shape {tuple(starts.shape)} and envs {tuple(envs.shape)}; expected "
-                f"({len(x)},): one of each for every window."
+                f"starts is {starts.dtype} of shape {tuple(starts.shape)}, and envs has shape "
+                f"{tuple(envs.shape)}; expected bool of ({len(x)},), and one for every window."
             )
         known = self._fresh(0) if self.inverses is None else self.inverses
         unknown = int(envs.max()) + 1 - len(known)

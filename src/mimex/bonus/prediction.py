@@ -21,6 +21,7 @@ from mimex.bonus.inputs import (
     tell_codes,
 )
 from mimex.bonus.state import Resumable
+from mimex.data.checks import unchanged_if_refused
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics, Window
 
@@ -83,6 +84,7 @@ class MaskedPrediction(Resumable):
         """The share of a full window that is really hidden, after rounding to whole steps."""
         return self.mask.effective_ratio(self.length)
 
+    @unchanged_if_refused()
     def reward(self, window: Window) -> Tensor:
         """Scores each window, ``(B,)``: what ``learn`` would pay now. Changes nothing."""
         _, x, actions, valid = self._read(window)
@@ -95,6 +97,7 @@ class MaskedPrediction(Resumable):
         rewards = torch.cat(in_order(score, self._pieces(range(len(x)))))
         return check_finite(rewards, "the reward")
 
+    @unchanged_if_refused()
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
         """Scores all windows and trains on a random fraction of them, in one forward pass."""
         check_fraction(train_fraction)

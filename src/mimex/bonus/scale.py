@@ -30,6 +30,9 @@ less because it avoids costs, and a bonus that followed would grow beside succes
 costs that it has to outweigh (sparse FrankaReach, beta 0.3: bonus and action penalty fell together,
 and the agent ended its episodes after 40 steps)."""
 
+LONGEST = 1e12
+"""Half-lives beyond it fade by less than a double can tell from nothing."""
+
 LARGEST = 10.0
 """No step is paid more than so many average bonuses (raw streams reach 36)."""
 
@@ -108,11 +111,11 @@ class BonusScale:
             )
         if not 0 <= discount < 1:
             raise ValueError(f"discount={discount} is outside [0, 1).")
-        if not half_life > 0:
-            raise ValueError(f"half_life={half_life} must be positive.")
+        if not 0 < half_life <= LONGEST:
+            raise ValueError(f"half_life={half_life} must be positive and at most {LONGEST}.")
         for name, number in (("beta", beta), ("final_beta", final_beta)):
-            if not math.isfinite(number):
-                raise ValueError(f"{name}={number} must be finite.")
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                raise ValueError(f"{name}={number} must be a finite number.")
         self.unit, self.discount, self.half_life = unit, discount, half_life
         self.schedule, self.over_steps = schedule, over_steps
         self.initial_beta, self.final_beta = beta, final_beta
@@ -216,13 +219,18 @@ class BonusScale:
         averages = [float(state[name]) for name in ("weight", "bonus", "task")]
         if not all(math.isfinite(value) and value >= 0 for value in averages):
             raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
-        self.steps, self._measured = int(state["steps"]), int(state["measured"])
+        counts = state["steps"], state["measured"]
+        if not all(float(count).is_integer() and count >= 0 for count in counts):
+            raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
+        self.steps, self._measured = map(int, counts)
         self._weight, self._bonus, self._task = averages
 
 
 def _numbers(name: str, values: Array) -> Tensor:
     """Values as floating-point numbers, all finite."""
     numbers = torch.as_tensor(values)
+    if numbers.is_complex():
+        raise ValueError(f"{name} has complex numbers; expected real ones. Nothing was changed.")
     if not numbers.is_floating_point():
         numbers = numbers.float()
     bad = (~numbers.isfinite()).nonzero()

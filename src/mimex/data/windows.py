@@ -101,11 +101,12 @@ class RolloutWindows:
         # actions are filled in by the first one.
         with fitting_into_memory(num_envs=num_envs, length=length, stride=stride):
             self._valid = torch.zeros(num_envs, length * stride - 1, dtype=torch.bool)
+            # The next observation is a start; the next step is no transition.
+            self._starting = torch.ones(num_envs, dtype=torch.bool)
+            self._resetting = torch.zeros(num_envs, dtype=torch.bool)
         self._features: Tensor | None = None  # (N, P, D)
         self._led_to: Tensor | None = None  # (N, P, A): the actions before those features
         self._action: Tensor | None = None  # (N, A): the action of the last step
-        self._starting = torch.ones(num_envs, dtype=torch.bool)  # the next observation is a start
-        self._resetting = torch.zeros(num_envs, dtype=torch.bool)  # the next step is no transition
 
     @property
     def reach(self) -> int:

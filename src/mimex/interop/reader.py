@@ -136,6 +136,8 @@ def _rows(space: spaces.Space[Any], values: Any) -> Tensor:
     if isinstance(space, spaces.Dict):
         return torch.cat([_rows(part, values[key]) for key, part in space.spaces.items()], dim=1)
     batch = torch.as_tensor(values)
+    if batch.is_complex():
+        raise ValueError("observations have complex numbers; expected real ones.")
     if isinstance(space, spaces.Discrete):
         return one_hot(batch.reshape(-1).long() - int(space.start), int(space.n)).float()
     batch = batch.reshape(len(batch), -1)

@@ -14,6 +14,7 @@ from torch import Tensor
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.inputs import check_fraction
 from mimex.bonus.scale import Rewards
+from mimex.data.checks import unchanged_if_refused
 from mimex.data.tracker import WindowTracker
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.train import checkpoint
@@ -71,6 +72,7 @@ class BonusStream(WeightedBonus):
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
 
+    @unchanged_if_refused("_tracker")
     def start(self, observations: Any, which: np.ndarray[Any, Any] | None = None) -> None:
         """Takes in the first observations of new episodes, of all environments or of some.
 
@@ -93,6 +95,7 @@ class BonusStream(WeightedBonus):
             after = tracker.window()
         self._tracker, self._window = tracker, after
 
+    @unchanged_if_refused("_tracker", "scale", "bonus")
     def step(
         self,
         actions: Any,

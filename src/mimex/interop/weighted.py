@@ -14,7 +14,7 @@ from torch import Tensor
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
 from mimex.bonus.scale import BETA, BonusScale, Rewards
-from mimex.data.checks import require_choice, require_positive
+from mimex.data.checks import require_choice, require_positive, unchanged_if_refused
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.types import Array, Metrics
@@ -70,6 +70,7 @@ class WeightedBonus:
         read = SpaceReader(observation_space, key=self.key, encoder=self.encoder)
         return read, action_reader(self.bonus, action_space)
 
+    @unchanged_if_refused("scale")
     def combine(self, extrinsic: Array, raw: Tensor, real: Tensor | None = None) -> Rewards:
         """Adds the raw bonus to the rewards, each ``(M, N)`` of some steps or ``(N,)`` of a batch.
 
@@ -79,6 +80,13 @@ class WeightedBonus:
             real: ``(M, N)`` bool: False for steps that only reset (Gymnasium's NEXT_STEP). They
                 are paid nothing, and enter neither averages nor schedules.
         """
+        raw = torch.as_tensor(raw)
+        real = None if real is None else torch.as_tensor(real)
+        if real is not None and (real.shape != raw.shape or real.dtype != torch.bool):
+            raise ValueError(
+                f"real is {real.dtype} of shape {tuple(real.shape)}; expected bool of "
+                f"{tuple(raw.shape)}, as the bonus."
+            )
         if real is None or bool(real.all()):
             rewards = self.scale.combine(extrinsic, raw)
         else:

@@ -12,7 +12,7 @@ import numpy as np
 from mimex.files import ASIDE, read_own
 from mimex.study.groups import Group
 from mimex.study.report.curves import packed
-from mimex.train.novelty import read_records
+from mimex.train.novelty import FOLDER, read_records
 
 STAGES, FEWER_STAGES, MANY_GROUPS = 6, 3, 60
 """Maps of a method: one for each sixth of the training, or third where there are many groups."""
@@ -35,16 +35,19 @@ def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[st
         records = [read_records(run.path) for run in group.runs]
         names = {"task": group.task, "method": group.label}
         stages = STAGES if len(groups) <= MANY_GROUPS else FEWER_STAGES
-        planes = _planes(records, stages)
+        try:
+            planes = _planes(records, stages)
+            moments = _moments(records[0])
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            folders = ", ".join(str(run.path / FOLDER) for run in group.runs)
+            raise ValueError(
+                f"a record in {folders} has no maps and films of a run ({error!r}): restore or "
+                "remove it."
+            ) from error
         if planes:
             maps.append(names | {"planes": planes})
-        moments = [record for record in records[0] if record["films"]]
         if moments and len(films) < FILM_GROUPS:
-            chosen = np.linspace(0, len(moments) - 1, min(FILMS, len(moments))).round().astype(int)
-            films.append(
-                names
-                | {"run": group.runs[0].name, "moments": [_moment(moments[i]) for i in chosen]}
-            )
+            films.append(names | {"run": group.runs[0].name, "moments": moments})
     return maps, films
 
 
@@ -84,6 +87,14 @@ def _planes(runs: Sequence[Sequence[dict[str, Any]]], count: int) -> list[dict[s
         about = {key: plane[key] for key in ("name", "axes", "low", "high", "cells")}
         found.append(about | {"shared": shared, "maps": maps})
     return found
+
+
+def _moments(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Film strips of some moments of a run, from its beginning to its end."""
+    with_films = [record for record in records if record["films"]]
+    count = min(FILMS, len(with_films))
+    chosen = np.linspace(0, len(with_films) - 1, count).round().astype(int)
+    return [_moment(with_films[i]) for i in chosen]
 
 
 def _moment(record: dict[str, Any]) -> dict[str, Any]:
