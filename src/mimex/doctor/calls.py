@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from mimex.doctor.check import Check
 from mimex.doctor.evidence import Evidence
@@ -21,10 +22,10 @@ MOST = 0.5
 Key = tuple[int, ...]
 
 
-def check_calls(noting: NotingBonus, paying: Evidence) -> list[Check]:
+def check_calls(windows: Sequence[Window], noting: NotingBonus, paying: Evidence) -> list[Check]:
     """Looks through the calls of ``reward`` and ``learn`` that the probe's bonus noted."""
-    calls = list(zip(noting.windows, noting.learned, strict=True))
-    readable = [is_probe(w.features[w.valid], noting.action_dim) for w, _ in calls]
+    calls = list(zip(windows, noting.learned, strict=True))
+    readable = [is_probe(w.features[w.valid], noting.action_dim or 0) for w, _ in calls]
     return [
         _learns(noting, paying),
         _same(calls, readable),
@@ -36,7 +37,7 @@ def _learns(noting: NotingBonus, paying: Evidence) -> Check:
     learned, asked = sum(noting.learned), len(noting.learned)
     if learned:
         return Check(LEARNS, "pass", f"learn was called {learned} times in {asked} calls")
-    every = getattr(paying.stream, "learn_every", None)
+    every = getattr(paying.weighted, "learn_every", None)
     if every is not None:
         return Check(LEARNS, "pass", f"not in this short run: it learns every {every} transitions")
     return Check(

@@ -53,7 +53,7 @@ def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) 
     Args:
         paying: The run with the probe and its signature as bonus.
         action_dim: Numbers of the probe's flattened action.
-        ends_at: Where the windows were seen to end, if that could be told.
+        ends_at: Where the windows were seen to end, if that was found.
     """
     if paying.rewards is None or paying.observations is None:
         return Check(
@@ -65,12 +65,12 @@ def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) 
     found = _steps(paying, action_dim)
     if found is None:
         return Check(RIGHT_STEP, "skip", "observations are altered on their way to the algorithm")
-    env, episode, step, told = found
+    env, episode, step, clear = found
     shifts = {"an earlier step": -1, "its observation": 0, "its next one": 1, "a later step": 2}
     right = {"observation": (0,), "next": (1,), None: (0, 1)}[ends_at]
     likeness = {
         name: _correlation(
-            paying.rewards[told.numpy()], signature(episode, step + k, env)[told].numpy()
+            paying.rewards[clear.numpy()], signature(episode, step + k, env)[clear].numpy()
         )
         for name, k in shifts.items()
     }
@@ -102,9 +102,9 @@ def check_weight(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> C
     found = None if paying.rewards is None else _steps(paying, action_dim)
     if found is None or paying.rewards is None:
         return Check(WEIGHT, "skip", "the set-up did not return rewards with plain observations")
-    env, episode, step, told = found
-    raw = signature(episode, step + int(ends_at != "observation"), env)[told].numpy()
-    rewards = paying.rewards[told.numpy()]
+    env, episode, step, clear = found
+    raw = signature(episode, step + int(ends_at != "observation"), env)[clear].numpy()
+    rewards = paying.rewards[clear.numpy()]
     slope = float((raw * rewards).sum() / (raw * raw).sum())
     finding = f"a bonus of 1 adds {slope:.3g} to the reward: the effective beta"
     scale = paying.scale
@@ -125,15 +125,15 @@ def check_weight(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> C
 
 
 def _steps(paying: Evidence, action_dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Environment, episode and step of each transition, and which rewards tell of the bonus."""
+    """Environment, episode and step of each transition, and which rewards are the bonus alone."""
     observations = torch.as_tensor(paying.observations)
     observations = canonical(observations.reshape(len(observations), -1), action_dim)
     if not is_probe(observations, action_dim):
         return None
     env, episode, step = observations[:, :FIELDS].long().unbind(1)
     ends = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode % len(EPISODE_LENGTHS)]
-    told = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
-    return env, episode, step, told
+    clear = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
+    return env, episode, step, clear
 
 
 def check_finite(own: Evidence) -> Check:

