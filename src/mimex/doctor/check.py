@@ -32,6 +32,11 @@ class Check:
     remedy: str = ""
 
 
+def judge(name: str, holds: bool, finding: str, remedy: str) -> Check:
+    """A claim that holds, or that does not and can be remedied."""
+    return Check(name, "pass", finding) if holds else Check(name, "fail", finding, remedy)
+
+
 def all_well(checks: Iterable[Check]) -> bool:
     """Whether all was checked and passed: what was skipped is not well."""
     return all(check.status == "pass" for check in checks)

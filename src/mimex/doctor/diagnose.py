@@ -23,11 +23,10 @@ from mimex.doctor.update import (
     SHARE,
     check_finite,
     check_reaches,
-    check_right_step,
+    check_rewards,
     check_share,
-    check_weight,
 )
-from mimex.doctor.windows import check_windows, where_windows_end
+from mimex.doctor.windows import check_windows
 
 RUNS = "the set-up runs with a probe environment"
 OWN_RUNS = "the set-up runs as it is"
@@ -79,13 +78,12 @@ def diagnose(setup: Setup, *, action_space: spaces.Space[Any] | None = None) -> 
         )
         return [Check(RUNS, "fail", _describe(error, setup), remedy)]
     windows = noting.read()
-    ends_at = where_windows_end(windows, width)
+    of_windows, ends_at = check_windows(windows, width)
     return [
-        *check_windows(windows, width),
+        *of_windows,
         *check_calls(windows, noting, paying),
         check_reaches(paying, silent, again),
-        check_right_step(paying, width, ends_at),
-        check_weight(paying, width, ends_at),
+        *check_rewards(paying, width, ends_at),
         *_own_checks(setup, defaults),
     ]
 

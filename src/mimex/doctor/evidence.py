@@ -84,7 +84,6 @@ def _of_mapping(found: Mapping[str, Any]) -> Evidence:
         np.asarray(found["targets"], dtype=float),
         np.asarray(found["rewards"]) if "rewards" in found else None,
         np.asarray(found["observations"]) if "observations" in found else None,
-        replayed=bool(found.get("replayed")),
         **(apart | _found(found.get("weighted"))),
     )
 
