@@ -6,7 +6,8 @@ scripted expert's way to its first success (FrankaPick: the cube is lifted).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -16,30 +17,22 @@ from torch import Tensor
 
 import mimex
 import mimex.envs
-from mimex.bonus.base import IntrinsicReward
+from benchmarks.contrast import BATCH, BONUSES, LENGTH, Draw, contrasts, make, table
 from mimex.bonus.masks import LastMask
-from mimex.data.windows import WindowIndex
 from mimex.envs.experts import expert_for
-from mimex.nn.running import RunningMeanStd
+from mimex.types import Window
 
 TASKS = ("FrankaReach", "FrankaPick", "KukaReach", "KukaPick")
-AFTER, BATCH, ENVS, STEPS = (50, 200, 800), 512, 64, 256
-HELD_OUT = 2_000  # windows
+AFTER, ENVS, STEPS = (50, 200, 800), 64, 256
 
-Made = tuple[Callable[[int, int], IntrinsicReward], int]
-
-BONUSES: dict[str, Made] = {  # how it is made of feature_dim and action_dim, and its stride
-    "RND": (lambda d, a: mimex.RND(d, 5), 1),
-    "ICM": (lambda d, a: mimex.ICM(d, a, 5), 1),
-    "pseudo-count": (lambda d, a: mimex.PseudoCount(d, 5), 1),
-    "MIMEx, 1e-4 (default)": (lambda d, a: mimex.MIMEx(d), 1),
-    "MIMEx, 1e-3": (lambda d, a: mimex.MIMEx(d, lr=1e-3), 1),
-    "MIMEx, 1e-3, actions": (lambda d, a: mimex.MIMEx(d, lr=1e-3, action_dim=a), 1),
-    "MIMEx, 1e-3, stride 8": (lambda d, a: mimex.MIMEx(d, lr=1e-3), 8),
-    "MIMEx, 1e-3, stride 8, actions": (lambda d, a: mimex.MIMEx(d, lr=1e-3, action_dim=a), 8),
+ROWS: dict[str, tuple[str, int, dict[str, Any]]] = {  # the bonus, the stride of windows, settings
+    **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant")},
+    "mimex, lr 1e-3": ("mimex", 1, {"lr": 1e-3}),
+    "mimex, lr 1e-3, stride 8, actions": ("mimex", 8, {"lr": 1e-3, "action_dim": True}),
     "the same, newest step hidden": (
-        lambda d, a: mimex.MIMEx(d, lr=1e-3, action_dim=a, mask=LastMask()),
+        "mimex",
         8,
+        {"lr": 1e-3, "action_dim": True, "mask": LastMask()},
     ),
 }
 
@@ -73,44 +66,42 @@ def play(task: str, *, expert: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     )
 
 
-def index(data: tuple[Tensor, Tensor, Tensor, Tensor], stride: int) -> tuple[WindowIndex, Tensor]:
-    """Windows of all steps, and the rows of those to score that are full."""
-    features, actions, ends, scored = data
-    found = mimex.RolloutWindows(5, ENVS, stride=stride).build(features, ends, actions=actions)
+def windows(task: str, stride: int, *, expert: bool) -> Window:
+    """All full windows of the part that is scored, or learned from."""
+    features, actions, ends, scored = play(task, expert=expert)
+    found = mimex.RolloutWindows(LENGTH, ENVS, stride=stride).build(features, ends, actions=actions)
     full = (found.rows > 0).all(1) & scored.flatten()
-    return found, full.nonzero().flatten()
+    return found[full.nonzero().flatten()]
 
 
-def contrasts(made: Made, noise: Any, expert: Any) -> str:
-    """Never seen over seen after so many steps of learning."""
-    make, stride = made
-    bonus = make(noise[0].shape[2], noise[1].shape[2])
-    (seen, rows), (unseen, others) = index(noise, stride), index(expert, stride)
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-    held, learned = rows[order[:HELD_OUT]], rows[order[HELD_OUT:]]
-    some = others[torch.randperm(len(others), generator=torch.Generator().manual_seed(0))]
-    generator, cells = torch.Generator().manual_seed(1), []
-    for step in range(1, max(AFTER) + 1):
-        bonus.learn(seen[learned[torch.randint(len(learned), (BATCH,), generator=generator)]])
-        if step in AFTER:
-            ratio = bonus.reward(unseen[some[:HELD_OUT]]).mean() / bonus.reward(seen[held]).mean()
-            cells.append(f"{float(ratio):.3g}")
-    return " / ".join(cells)
+@functools.cache
+def drawn(task: str, stride: int) -> Draw:
+    """Random windows of noise, of which a fifth is held out, or of the expert."""
+    seen, unseen = (windows(task, stride, expert=expert) for expert in (False, True))
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(seen), generator=generator)
+    held, learned = order[: len(order) // 5], order[len(order) // 5 :]
+
+    def draw(count: int, new: bool) -> Window:
+        if new:
+            return unseen[torch.randint(len(unseen), (count,), generator=generator)]
+        rows = learned if count == BATCH else held
+        return seen[rows[torch.randint(len(rows), (count,), generator=generator)]]
+
+    return draw
 
 
-def robot_rows() -> list[str]:
-    """One row a bonus over the tasks."""
-    data = {}
-    for task in TASKS:
-        noise, expert = play(task, expert=False), play(task, expert=True)
-        statistics = RunningMeanStd((noise[0].shape[2],))
-        statistics.update(noise[0].flatten(0, 1))
-        data[task] = tuple(
-            (statistics.normalise(part[0], 5.0).float(), *part[1:]) for part in (noise, expert)
-        )
-    rows = [f"| bonus | {' | '.join(TASKS)} |", "|---" * (len(TASKS) + 1) + "|"]
-    for name, made in BONUSES.items():
-        cells = [contrasts(made, *data[task]) for task in TASKS]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-        print(rows[-1], flush=True)
-    return rows
+def cell(row: tuple[str, int, dict[str, Any]], task: str) -> Iterator[float]:
+    """Contrasts of one bonus on one task."""
+    name, stride, settings = row
+    draw = drawn(task, stride)
+    actions = draw(1, True).actions
+    assert actions is not None
+    if settings.get("action_dim"):
+        settings = settings | {"action_dim": actions.shape[2]}
+    return contrasts(make(name, **settings), draw, AFTER)
+
+
+def robot_table() -> str:
+    """All bonuses over the tasks."""
+    return table({task: task for task in TASKS}, ROWS, cell)

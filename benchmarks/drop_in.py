@@ -2,10 +2,12 @@
 
     python -m benchmarks.drop_in                      curves, table and figure in results/drop_in/
     python -m benchmarks.drop_in --betas 0.1 0.3 1    the same over beta, in results/drop_in_beta/
+    python -m benchmarks.drop_in --overhead           what each way costs, in results/drop_in/
 
 Each run is one file, written when the run is over; the same command makes the missing ones, so it
-can be interrupted. A curve is the return of the task alone, episode by episode. Speeds are of the
-same runs, in the order none, rnd, mimex, so compare them within a seed.
+can be interrupted. A curve is the return of the task alone, episode by episode. Overhead is of
+short runs that take turns, in CPU seconds of one thread, since machines are shared: PPO alone beside
+what each takes in the same turn.
 """
 
 from __future__ import annotations
@@ -39,15 +41,16 @@ SPARSE = ("flag", "acrobot", "upright", "maze")
 METHODS = ("none", "rnd", "mimex")
 
 
-def make_model(task: str, method: str, beta: float | None, seed: int) -> PPO:
+def make_model(task: str, method: str, beta: float | None, seed: int, at_once: bool = True) -> PPO:
     """PPO on a task, with the bonus as its documentation says; its settings are its own."""
     env: VecEnv = make_vec_env(TASKS[task], ENVS, seed=seed)
     settings: dict[str, Any] = {"n_steps": ROLLOUT // ENVS}
     if method != "none":
         bonus = {"mimex": mimex.MIMEx, "rnd": mimex.RND}[method](normalise=True, seed=seed)
         env = BonusVecEnv(env, bonus, **({} if beta is None else {"beta": beta}))
-        settings["rollout_buffer_class"] = BonusRolloutBuffer
-        settings["rollout_buffer_kwargs"] = {"bonus": env.at_once()}
+        if at_once:
+            settings["rollout_buffer_class"] = BonusRolloutBuffer
+            settings["rollout_buffer_kwargs"] = {"bonus": env.at_once()}
     if task not in ("maze",):
         env = VecNormalize(env, norm_reward=False)
     return PPO("MlpPolicy", env, seed=seed, device="cpu", **settings)
@@ -78,15 +81,12 @@ def run(
     if path.exists():
         return
     curve = Curve(max(1, options.steps // POINTS))
-    start = time.perf_counter()
-    model = make_model(task, method, beta, seed)
-    model.learn(options.steps, callback=curve)
-    speed = options.steps / (time.perf_counter() - start)
-    about = {"task": task, "method": method, "beta": beta, "seed": seed, "speed": round(speed)}
+    make_model(task, method, beta, seed).learn(options.steps, callback=curve)
+    about = {"task": task, "method": method, "beta": beta, "seed": seed}
     part = path.with_suffix(".part")
     part.write_text("".join(json.dumps(row) + "\n" for row in [about, *curve.points]))
     part.rename(path)
-    print(f"{path.stem}: {curve.points[-1]['return']}, {speed:.0f} steps/s", flush=True)
+    print(f"{path.stem}: {curve.points[-1]['return']}", flush=True)
 
 
 def read(folder: Path) -> dict[tuple[str, str], list[list[dict[str, Any]]]]:
@@ -107,7 +107,7 @@ def last_fifth(rows: list[dict[str, Any]]) -> float:
 
 
 def table(folder: Path) -> str:
-    """Returns at the end and speeds, by task and method."""
+    """Returns at the end, by task and method."""
     runs = read(folder)
     tasks, labels = ({key[i]: None for key in runs} for i in (0, 1))
     lines = ["| task | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
@@ -117,18 +117,37 @@ def table(folder: Path) -> str:
             ends = [last_fifth(rows) for rows in runs.get((task, label), [])]
             cells.append(", ".join(f"{end:.3g}" for end in ends))
         lines.append(f"| {TITLES[task]} | " + " | ".join(cells) + " |")
-    speeds = []
-    for label in labels:
-        ratios = [
-            rows[0]["speed"] / alone[0]["speed"]
-            for task in tasks
-            for rows, alone in zip(
-                runs.get((task, label), []), runs.get((task, "none"), []), strict=False
-            )
-        ]
-        speeds.append(f"{np.median(ratios):.0%}" if ratios else "")
-    lines.append("| steps/s, of PPO alone | " + " | ".join(speeds) + " |")
     return "\n".join(lines)
+
+
+WAYS = {
+    "PPO alone": ("none", True),
+    "RND, a rollout at once": ("rnd", True),
+    "MIMEx, a rollout at once": ("mimex", True),
+    "RND, step by step": ("rnd", False),
+    "MIMEx, step by step": ("mimex", False),
+}
+
+
+def overhead(turns: int) -> str:
+    """CPU seconds of PPO alone beside those with a bonus, a row a way and task."""
+    rows = ["| | MountainCar, two numbers | four rooms, 169 codes |", "|---|---|---|"]
+    cells: dict[str, list[str]] = {way: [] for way in WAYS}
+    for task in ("flag", "maze"):
+        shares: dict[str, list[float]] = {way: [] for way in WAYS}
+        for turn in range(turns):
+            taken = {}
+            for way, (method, at_once) in WAYS.items():
+                model = make_model(task, method, None, turn, at_once)
+                start = time.process_time()
+                model.learn(2 * ROLLOUT)
+                taken[way] = time.process_time() - start
+            for way, seconds in taken.items():
+                shares[way].append(taken["PPO alone"] / seconds)
+        for way, found in shares.items():
+            cells[way].append(f"{np.median(found):.0%} ({min(found):.0%} to {max(found):.0%})")
+    rows += [f"| {way} | {' | '.join(found)} |" for way, found in cells.items()]
+    return "\n".join(rows)
 
 
 def draw(folder: Path) -> None:
@@ -166,11 +185,21 @@ def main() -> None:
     parser.add_argument("--betas", type=float, nargs="+", help="instead of the default one")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--overhead", type=int, nargs="?", const=5, help="turns; no curves")
     parser.add_argument("--folder", type=Path, help="of the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
     folder = options.folder or RESULTS / ("drop_in_beta" if options.betas else "drop_in")
     folder.mkdir(parents=True, exist_ok=True)
+    if options.overhead:
+        text = (
+            "# The bonus in Stable-Baselines3: speed of PPO alone, median and range of "
+            f"{options.overhead} turns\n\n    python -m benchmarks.drop_in --overhead\n\nBy CPU "
+            f"seconds, other work beside it; {describe()}.\n\n{overhead(options.overhead)}\n"
+        )
+        (folder / "overhead.md").write_text(text)
+        print(text)
+        return
     for seed, task, method in itertools.product(options.seeds, options.tasks, options.methods):
         for beta in (None,) if method == "none" else options.betas or (None,):
             name = f"{task}-{method}" + ("" if beta is None else f"-{beta:g}")

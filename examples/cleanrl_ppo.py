@@ -4,21 +4,20 @@ import sys
 
 import gymnasium
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributions import Categorical
 
 from mimex import BonusScale, MIMEx, RolloutWindows  # +
 
 ENVS, STEPS, GAMMA, LAMBDA = 8, 128, 0.99, 0.95
-SAME_STEP = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
 
 
-def main(updates: int = 40, beta: float = 0.3) -> Tensor:
+def main(updates=40, beta=0.3, make_env=lambda: gymnasium.make("Acrobot-v1"), bonus=None):
     torch.manual_seed(0)
-    envs = gymnasium.make_vec("Acrobot-v1", ENVS, "sync", vector_kwargs=SAME_STEP)
+    envs = gymnasium.vector.SyncVectorEnv([make_env] * ENVS, autoreset_mode="SameStep")
     actor, critic = (nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, n)) for n in (3, 1))
     adam = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=2.5e-3, eps=1e-5)
-    bonus = MIMEx(length=5, normalise=True)  # +
+    bonus = bonus or MIMEx(length=5, normalise=True)  # +
     windows = RolloutWindows(5, ENVS, ends_at="next", autoreset="same_step")  # +
     scale = BonusScale(beta)  # +
     obs, now = torch.zeros(STEPS, ENVS, 6), torch.as_tensor(envs.reset(seed=0)[0])
@@ -36,7 +35,7 @@ def main(updates: int = 40, beta: float = 0.3) -> Tensor:
             ends += [torch.tensor(o[None]) for o in info.get("final_obs", ()) if o is not None]  # +
         index = windows.build(obs, dones.bool(), last=now, finals=torch.cat(ends))  # +
         paid, metrics = bonus.learn(index[:])  # +
-        total = scale.combine(rews, paid.view(STEPS, ENVS)).total  # + BEFORE the advantages
+        total, _, extra = scale.combine(rews, paid.view(STEPS, ENVS))  # + BEFORE the advantages
         with torch.no_grad():
             value, advantage, advantages = critic(now).squeeze(1), 0.0, torch.zeros(STEPS, ENVS)
             for t in reversed(range(STEPS)):
@@ -53,7 +52,8 @@ def main(updates: int = 40, beta: float = 0.3) -> Tensor:
             loss = 0.5 * (critic(o).squeeze(1) - target).square().mean() - gain
             adam.zero_grad(), loss.backward(), adam.step()
         print(f"update {update}: {rews.mean():.3f} extrinsic, {metrics['bonus/mean']:.4f} bonus")
-    return advantages
+    trained = {"targets": advantages, "rewards": total.flatten(), "observations": obs.flatten(0, 1)}
+    return trained | {"extrinsic": rews, "intrinsic": extra, "bonus": bonus, "scale": scale}
 
 
 if __name__ == "__main__":

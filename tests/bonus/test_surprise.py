@@ -3,10 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from benchmarks.contrast import one_hot, walks
+from benchmarks import contrast, contrast_robots
+from benchmarks.contrast import contrasts, drawn, make, one_hot, walks
 
 import mimex
 from mimex import Window
+from mimex.bonus import BONUSES
 from mimex.bonus.surprise import surprise
 
 CODES = 100
@@ -50,6 +52,19 @@ def test_codes_never_seen_score_ten_times_those_seen(make, integers):
         bonus.learn(walk(rng, 64, integers=integers))
     seen, unseen = (bonus.reward(walk(rng, 500, far=far)).mean() for far in (False, True))
     assert float(unseen) > 10 * float(seen) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("side", "turn", "seed"), [(6, 1.0, 1), (10, 0.2, 2), (16, 1.0, 3)])
+def test_contrast_holds_on_other_walks_than_that_it_was_found_on(side, turn, seed):
+    draw = drawn(one_hot, seed, side, turn)
+    [found] = contrasts(make("mimex", seed=seed), draw, (200,))
+    assert found > 10
+
+
+def test_every_bonus_has_a_row_in_the_tables_of_contrast():
+    assert set(contrast.ROWS) >= set(BONUSES) - {"none", "constant"}
+    assert set(contrast_robots.ROWS) >= set(BONUSES) - {"none", "constant"}
 
 
 def test_codes_are_told_from_the_first_windows_and_held_to():

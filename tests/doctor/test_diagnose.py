@@ -99,7 +99,7 @@ def test_returns_computed_without_the_bonus_are_caught_in_a_loop_of_ones_own():
     right = diagnose(lambda make_env, bonus: setup(make_env, bonus, include=True))
     assert not failed(right)
     assert "acted on" in next(c.finding for c in right if c.name == ENDS)
-    assert next(c.status for c in right if c.name == ACTIONS) == "skip"
+    assert "no actions" in next(c.finding for c in right if c.name == ACTIONS)
 
 
 def own(bonus, beta=0.1, wrapper=lambda env: env):
@@ -128,6 +128,22 @@ def test_bonuses_of_every_kind_are_examined(kind):
     found = statuses(diagnose(own(kind)))
     assert found[NOVELTY] == "pass"
     assert "fail" not in found.values()
+
+
+class Fading(RND):
+    """Falls with every step of learning, on what was seen and on what was not alike."""
+
+    def reward(self, window):
+        return torch.full((len(window),), 1 / (1 + self.steps))
+
+
+@pytest.mark.parametrize("kind", [MIMEx, RND, Fading])
+def test_contrast_is_measured_on_the_users_own_data(kind):
+    found = next(c for c in diagnose(own(lambda: kind(normalise=True))) if c.name == NOVELTY)
+    assert found.status == ("warn" if kind is Fading else "pass")
+    assert "on your own data" in found.finding
+    assert ("contrast, is 1" in found.finding) == (kind is Fading)
+    assert bool(found.remedy) == (kind is Fading)
 
 
 def test_rewards_of_very_different_size_are_warned_about():

@@ -47,3 +47,12 @@ def test_a_file_may_have_any_name(tmp_path):
     path.write_text(GOOD)
     printed = Console(file=io.StringIO(), width=160)
     assert run_doctor(f"{path}:broken", printed) == 1
+
+
+def test_a_package_that_is_not_installed_is_a_reason_and_not_well(monkeypatch):
+    missing = {"a peer": (lambda **kwargs: None, "no_such_package")}
+    monkeypatch.setattr("mimex.doctor.run.SETUPS", missing)
+    printed = Console(file=io.StringIO(), width=160)
+    assert run_doctor(console=printed) == 0
+    assert "no_such_package is not installed" in printed.file.getvalue()
+    assert "1 checks could not tell" in printed.file.getvalue()

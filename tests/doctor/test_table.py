@@ -1,5 +1,8 @@
 """Set-ups against checks: all documented ways pass, and each of these broken ones is caught."""
 
+import runpy
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,13 +12,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from mimex import RND, BonusScale, MIMEx, NoBonus, Window, WindowTracker
 from mimex.doctor import all_well, diagnose
-from mimex.doctor.builtin import builtin_setups, sb3_at_once, single
+from mimex.doctor.builtin import SETUPS, why_not
 from mimex.doctor.calls import LEARNS, ONCE, ORDER, SAME
 from mimex.doctor.diagnose import OWN_RUNS, RUNS
 from mimex.doctor.novelty import NOVELTY
 from mimex.doctor.update import FINITE, REACHES, RIGHT_STEP, SHARE, WEIGHT
 from mimex.doctor.windows import ACTIONS, ENDS, INSIDE, WHOLE
-from mimex.interop.sb3 import BonusVecEnv
 from mimex.interop.vector import wrap_vector
 
 STEPS = 100
@@ -190,13 +192,23 @@ def test_the_loop_without_a_fault_is_well():
     assert {c.name for c in checks if c.status == "skip"} == {FINITE, SHARE, NOVELTY}
 
 
-@pytest.mark.parametrize("name", builtin_setups())
+def cleanrl(make_env=lambda: gymnasium.make("Acrobot-v1"), bonus=None):
+    path = Path(__file__).parents[2] / "examples/cleanrl_ppo.py"
+    return runpy.run_path(str(path))["main"](updates=1, make_env=make_env, bonus=bonus)
+
+
+DOCUMENTED = {**SETUPS, "examples/cleanrl_ppo.py": (cleanrl, "mimex")}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
 def test_documented_set_ups_are_well(name):
-    checks = diagnose(builtin_setups()[name])
-    assert {c.name: c.finding for c in checks if c.status in ("fail", "warn")} == {}
-    # The loop of the README has windows without actions.
-    assert {c.name for c in checks if c.status == "skip"} <= {ACTIONS}
+    setup, package = DOCUMENTED[name]
+    if reason := why_not(package):
+        pytest.skip(reason)
+    checks = diagnose(setup)
+    assert {c.name: (c.status, c.finding) for c in checks if c.status != "pass"} == {}
     assert all_well(checks)
+    assert len(checks) == 14
 
 
 class Kind(gymnasium.Env):
@@ -223,8 +235,11 @@ PICTURE = spaces.Box(0, 255, (12, 12, 3), np.uint8)
 @pytest.mark.parametrize(
     "space", [spaces.Dict({"a": VECTOR, "b": VECTOR}), CODE], ids=["dict", "discrete"]
 )
-@pytest.mark.parametrize("way", [sb3_at_once, single])
+@pytest.mark.parametrize("way", ["sb3 BonusRolloutBuffer, PPO", "mimex.wrap"])
 def test_dict_and_discrete_set_ups_are_examined(space, way):
+    way, package = SETUPS[way]
+    pytest.importorskip(package)
+
     def setup(make_env=lambda: Kind(space), bonus=None):
         return way(make_env, bonus or RND())
 
@@ -277,4 +292,3 @@ def test_the_effective_beta_is_printed_as_a_slope():
     [check] = [c for c in diagnose(setup) if c.name == WEIGHT]
     assert check.status == "pass"
     assert "adds 0.25 to the reward" in check.finding
-    assert BonusVecEnv is not None

@@ -47,7 +47,7 @@ def test_advantages_move_with_the_bonus():
     def advantages(pay):
         bonus = NotingBonus(3, lambda w: torch.full((len(w),), pay))
         torch.manual_seed(0)
-        rollout = probes(bonus, beta=1.0).rollout(30, break_when_any_done=False)
+        rollout = probes(bonus, beta=BonusScale(1.0, "raw")).rollout(30, break_when_any_done=False)
         rollout["state_value"] = torch.zeros_like(rollout["next", "reward"])
         rollout["next", "state_value"] = torch.zeros_like(rollout["next", "reward"])
         gae = GAE(gamma=0.9, lmbda=1.0, value_network=None)

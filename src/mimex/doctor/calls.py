@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from mimex.doctor.check import Check
+from mimex.doctor.check import Check, judge
 from mimex.doctor.evidence import Evidence
 from mimex.doctor.probe import FIELDS, NotingBonus
-from mimex.doctor.windows import is_probe
+from mimex.doctor.windows import ALTERED, is_probe
 from mimex.types import Window
 
 LEARNS = "the bonus learns"
@@ -21,10 +22,10 @@ MOST = 0.5
 Key = tuple[int, ...]
 
 
-def check_calls(noting: NotingBonus, paying: Evidence) -> list[Check]:
+def check_calls(windows: Sequence[Window], noting: NotingBonus, paying: Evidence) -> list[Check]:
     """Looks through the calls of ``reward`` and ``learn`` that the probe's bonus noted."""
-    calls = list(zip(noting.windows, noting.learned, strict=True))
-    readable = [is_probe(w.features[w.valid], noting.action_dim) for w, _ in calls]
+    calls = list(zip(windows, noting.learned, strict=True))
+    readable = [is_probe(w.features[w.valid], noting.action_dim or 0) for w, _ in calls]
     return [
         _learns(noting, paying),
         _same(calls, readable),
@@ -34,15 +35,14 @@ def check_calls(noting: NotingBonus, paying: Evidence) -> list[Check]:
 
 def _learns(noting: NotingBonus, paying: Evidence) -> Check:
     learned, asked = sum(noting.learned), len(noting.learned)
-    if learned:
-        return Check(LEARNS, "pass", f"learn was called {learned} times in {asked} calls")
-    every = getattr(paying.stream, "learn_every", None)
-    if every is not None:
-        return Check(LEARNS, "pass", f"not in this short run: it learns every {every} transitions")
-    return Check(
+    every = getattr(paying.weighted, "learn_every", None)
+    finding = f"learn was called {learned} times in {asked} calls"
+    if not learned and every is not None:
+        finding += f" of this short run: it learns every {every} transitions"
+    return judge(
         LEARNS,
-        "fail",
-        f"bonus.learn was never called ({asked} calls of reward)",
+        bool(learned or every is not None),
+        finding,
         "call bonus.learn(window), which scores and learns, or wrap with learn_every=512; a bonus "
         "that does not learn is no novelty",
     )
@@ -55,14 +55,13 @@ def _same(calls: list[tuple[Window, bool]], readable: list[bool]) -> Check:
         kinds[learned].add((plain, window.features.shape[-1]))
     if not kinds[True] or not kinds[False]:
         return Check(SAME, "pass", "one call does both" if kinds[True] else "nothing is learned")
-    if kinds[True] == kinds[False]:
-        return Check(SAME, "pass", "both are of the same features")
-    return Check(
+    same = kinds[True] == kinds[False]
+    return judge(
         SAME,
-        "fail",
-        "windows that are learned from have other features than those that are scored: one kind is "
-        "normalised or encoded, the other is not",
-        "give reward and learn the same windows, normalised or not",
+        same,
+        f"windows that are learned from have {'the' if same else 'not the'} features of those that "
+        "are scored",
+        "give reward and learn the same windows: both normalised and encoded, or neither",
     )
 
 
@@ -77,8 +76,7 @@ def _order_and_once(
     calls: list[tuple[Window, bool]], paying: Evidence, readable: bool
 ) -> list[Check]:
     if not readable:
-        finding = "observations are altered (normalised, encoded) before the bonus sees them"
-        return [Check(name, "skip", finding) for name in (ORDER, ONCE)]
+        return [Check(name, "skip", ALTERED) for name in (ORDER, ONCE)]
     scored: Counter[Key] = Counter()
     early = 0
     taught: set[Key] = set()  # by the call before
@@ -90,24 +88,20 @@ def _order_and_once(
         if learned == only_learns:
             scored.update(keys)
         taught = set(keys) if learned else set()
-    order = Check(ORDER, "pass", f"{len(scored)} steps")
-    if early > MOST * max(len(scored), 1):
-        order = Check(
-            ORDER,
-            "fail",
-            f"{early} of {len(scored)} steps were learned from just before they were scored",
-            "score first: rewards, metrics = bonus.learn(window) gives the rewards from before",
-        )
+    most, twice = MOST * max(len(scored), 1), sum(count > 1 for count in scored.values())
+    order = judge(
+        ORDER,
+        early <= most,
+        f"{early} of {len(scored)} steps were learned from just before they were scored",
+        "score first: rewards, metrics = bonus.learn(window) gives the rewards from before",
+    )
     if paying.replayed:
         return [order, Check(ONCE, "pass", "sampled steps are scored anew, as they should be")]
-    twice = sum(count > 1 for count in scored.values())
-    once = Check(ONCE, "pass", f"{len(scored)} steps")
-    if twice > MOST * max(len(scored), 1):
-        once = Check(
-            ONCE,
-            "fail",
-            f"{twice} of {len(scored)} steps were scored more than once",
-            "is the environment wrapped twice, or the bonus asked again for the same step? Once is "
-            "enough, or it is paid twice",
-        )
+    once = judge(
+        ONCE,
+        twice <= most,
+        f"{twice} of {len(scored)} steps were scored more than once",
+        "is the environment wrapped twice, or the bonus asked again for the same step? Once is "
+        "enough, or it is paid twice",
+    )
     return [order, once]

@@ -21,7 +21,7 @@ class Check:
     Attributes:
         name: The claim that was checked.
         status: ``fail`` means that training is wrong; ``warn`` that it may not be what you want;
-            ``skip`` that it could not be told.
+            ``skip`` that it could not be checked.
         finding: What was seen.
         remedy: What to do about it; empty where all is well.
     """
@@ -32,9 +32,14 @@ class Check:
     remedy: str = ""
 
 
+def judge(name: str, holds: bool, finding: str, remedy: str) -> Check:
+    """A claim that holds, or that does not and can be remedied."""
+    return Check(name, "pass", finding) if holds else Check(name, "fail", finding, remedy)
+
+
 def all_well(checks: Iterable[Check]) -> bool:
-    """Whether nothing failed."""
-    return all(check.status != "fail" for check in checks)
+    """Whether all was checked and passed: what was skipped is not well."""
+    return all(check.status == "pass" for check in checks)
 
 
 def table(title: str, checks: Sequence[Check]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,10 @@ from mimex.doctor.update import (
     SHARE,
     check_finite,
     check_reaches,
-    check_right_step,
+    check_rewards,
     check_share,
-    check_weight,
 )
-from mimex.doctor.windows import check_windows, where_windows_end
+from mimex.doctor.windows import check_windows
 
 RUNS = "the set-up runs with a probe environment"
 OWN_RUNS = "the set-up runs as it is"
@@ -69,24 +68,29 @@ def diagnose(setup: Setup, *, action_space: spaces.Space[Any] | None = None) -> 
     noting = NotingBonus(width)
     try:
         paying = run(noting)
-        silent, again = (run(NotingBonus(width, _nothing)) for _ in range(2))
+        silent, again = (
+            run(NotingBonus(width, lambda window: torch.zeros(len(window)))) for _ in range(2)
+        )
     except Exception as error:
         remedy = (
             "let setup(make_env, bonus) work with any bonus and with make_env's observations: "
             "vectors, or of the kind that the default make_env has"
         )
-        return [Check(RUNS, "fail", _told(error, setup), remedy)]
-    checks = check_windows(noting.windows, width)
-    ends_at = where_windows_end(noting.windows, width)
-    checks += check_calls(noting, paying)
-    checks += [check_reaches(paying, silent, again), check_right_step(paying, width, ends_at)]
-    checks += [check_weight(paying, width, ends_at)]
-    return checks + _own_checks(setup, whole="make_env" in defaults and "bonus" in defaults)
+        return [Check(RUNS, "fail", _describe(error, setup), remedy)]
+    windows = noting.read()
+    of_windows, ends_at = check_windows(windows, width)
+    return [
+        *of_windows,
+        *check_calls(windows, noting, paying),
+        check_reaches(paying, silent, again),
+        *check_rewards(paying, width, ends_at),
+        *_own_checks(setup, defaults),
+    ]
 
 
-def _own_checks(setup: Setup, *, whole: bool) -> list[Check]:
-    """What can be told only of the user's own environment and bonus."""
-    if not whole:
+def _own_checks(setup: Setup, defaults: Mapping[str, Any]) -> list[Check]:
+    """What can be found only with the user's own environment and bonus."""
+    if not {"make_env", "bonus"} <= set(defaults):
         remedy = "give make_env and bonus defaults: your own"
         finding = "the set-up has no environment and bonus of its own"
         return [Check(name, "skip", finding, remedy) for name in (FINITE, SHARE, NOVELTY)]
@@ -94,18 +98,14 @@ def _own_checks(setup: Setup, *, whole: bool) -> list[Check]:
         own = _seeded(setup)
     except ValueError as error:  # how a bonus and its scale refuse NaN
         remedy = "see which observation or reward is meant"
-        return [Check(FINITE, "fail", _told(error, setup), remedy)]
+        return [Check(FINITE, "fail", _describe(error, setup), remedy)]
     except Exception as error:
         remedy = "an error of the set-up with its own environment and bonus, not of the probe"
-        return [Check(OWN_RUNS, "fail", _told(error, setup), remedy)]
-    checks = [check_finite(own), check_share(own)]
-    if own.bonus is None:
-        finding = "the bonus was not found in what the set-up returned"
-        return [*checks, Check(NOVELTY, "skip", finding, "return {..., 'bonus': bonus}")]
-    return [*checks, check_novelty(own.bonus)]
+        return [Check(OWN_RUNS, "fail", _describe(error, setup), remedy)]
+    return [check_finite(own), check_share(own), check_novelty(defaults["make_env"], own)]
 
 
-def _told(error: Exception, setup: Setup) -> str:
+def _describe(error: Exception, setup: Setup) -> str:
     """An error with the line of the user's own file that it came from."""
     code = getattr(setup, "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)
@@ -122,7 +122,3 @@ def _seeded(run: Callable[[], Any]) -> Evidence:
     np.random.seed(0)  # noqa: NPY002 - the user's libraries draw from it, not we
     torch.manual_seed(0)
     return gather(run())
-
-
-def _nothing(window: Any) -> torch.Tensor:
-    return torch.zeros(len(window))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from mimex.interop.weighted import WeightedBonus
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +34,7 @@ class Evidence:
         paid: Sums of absolute extrinsic and intrinsic rewards, if known.
         bonus: What paid, if it was found.
         scale: Its ``BonusScale``, if it was found.
-        stream: The ``BonusStream`` of one of our wrappers, if there is one.
+        weighted: The ``WeightedBonus`` of one of our adapters, if there is one.
         replayed: Rewards are of sampled transitions.
     """
 
@@ -43,7 +45,7 @@ class Evidence:
     paid: Mapping[str, float] | None = None
     bonus: Any = None
     scale: Any = None
-    stream: Any = None
+    weighted: Any = None
     replayed: bool = False
 
 
@@ -54,16 +56,18 @@ def gather(result: Any) -> Evidence:
         result: A model of Stable-Baselines3; environments, wrapped and not yet reset; an array of
             the targets (returns, advantages) of the update; or a mapping with ``"targets"`` and,
             if you like, ``"rewards"`` and ``"observations"`` of the same transitions,
-            ``"extrinsic"`` and ``"intrinsic"`` rewards, ``"bonus"``, and ``"scale"``.
+            ``"extrinsic"`` and ``"intrinsic"`` rewards, ``"bonus"``, and ``"scale"`` (or the
+            ``"weighted"`` bonus of one of our adapters, which has the last four).
     """
     if getattr(result, "rollout_buffer", None) is not None:
         return _of_rollout(result)
     if getattr(result, "replay_buffer", None) is not None:
         return _of_replay(result)
-    if isinstance(result, VectorEnv):
-        return _of_vector(result)
     if isinstance(result, gymnasium.Env):
-        return _of_single(result)
+        vector = SyncVectorEnv([lambda: result], autoreset_mode=AutoresetMode.SAME_STEP)
+        return _of_vector(vector, _weighted_around(result))
+    if isinstance(result, VectorEnv):
+        return _of_vector(result, _weighted_around(result))
     if isinstance(result, Mapping):
         return _of_mapping(result)
     return Evidence(np.asarray(result, dtype=float))
@@ -75,14 +79,12 @@ def _of_mapping(found: Mapping[str, Any]) -> Evidence:
     paid = None
     if "intrinsic" in found and "extrinsic" in found:
         paid = {name: float(np.abs(found[name]).sum()) for name in ("extrinsic", "intrinsic")}
+    apart: dict[str, Any] = {"paid": paid, "bonus": found.get("bonus"), "scale": found.get("scale")}
     return Evidence(
         np.asarray(found["targets"], dtype=float),
         np.asarray(found["rewards"]) if "rewards" in found else None,
         np.asarray(found["observations"]) if "observations" in found else None,
-        paid=paid,
-        bonus=found.get("bonus"),
-        scale=found.get("scale"),
-        replayed=bool(found.get("replayed")),
+        **(apart | _found(found.get("weighted"))),
     )
 
 
@@ -101,7 +103,7 @@ def _of_rollout(model: Any) -> Evidence:
         buffer.rewards.reshape(-1),
         None if observations is None else observations.reshape(steps * envs, -1),
         bootstrapped=True,
-        **_payer(model.get_env()),
+        **_found(_weighted_around(model.get_env())),
     )
 
 
@@ -110,21 +112,18 @@ def _of_replay(model: Any) -> Evidence:
     samples = model.replay_buffer.sample(SAMPLED_STEPS, env=model.get_vec_normalize_env())
     rewards = samples.rewards[:, 0].cpu().numpy()
     observations = samples.observations
-    found = getattr(model.replay_buffer, "bonus", None)
     return Evidence(
         rewards,
         rewards,
         _one({k: v.cpu().numpy() for k, v in observations.items()})
         if isinstance(observations, dict)
         else observations.cpu().numpy(),
-        paid=getattr(found, "paid", None),
-        bonus=getattr(found, "bonus", None),
-        scale=getattr(found, "scale", None),
         replayed=True,
+        **_found(getattr(model.replay_buffer, "bonus", None)),
     )
 
 
-def _of_vector(env: VectorEnv[Any, Any, Any]) -> Evidence:
+def _of_vector(env: VectorEnv[Any, Any, Any], weighted: WeightedBonus | None) -> Evidence:
     mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
     env.action_space.seed(0)
     observations, _ = env.reset(seed=0)
@@ -143,22 +142,7 @@ def _of_vector(env: VectorEnv[Any, Any, Any]) -> Evidence:
         rewards.append(np.array(reward)[~no_transition])
     env.close()
     paid = np.concatenate(rewards)
-    return Evidence(paid, paid, np.concatenate(left) if left else None, **_payer(env))
-
-
-def _of_single(env: gymnasium.Env[Any, Any]) -> Evidence:
-    env.action_space.seed(0)
-    observation, _ = env.reset(seed=0)
-    left, rewards = [], []
-    for _ in range(ROLLED_STEPS):
-        left.append(_one(observation))
-        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        rewards.append(float(reward))
-        if terminated or truncated:
-            observation, _ = env.reset()
-    env.close()
-    paid = np.array(rewards)
-    return Evidence(paid, paid, None if left[0] is None else np.stack(left), **_payer(env))
+    return Evidence(paid, paid, np.concatenate(left) if left else None, **_found(weighted))
 
 
 def _one(observations: Any) -> Any:
@@ -168,12 +152,17 @@ def _one(observations: Any) -> Any:
     return next((v for v in observations.values() if np.ndim(v) < 4), None)
 
 
-def _payer(env: Any) -> dict[str, Any]:
-    """The bonus and what it paid, where one of our wrappers is among those of an environment."""
+def _weighted_around(env: Any) -> WeightedBonus | None:
+    """The bonus with its scale, where one of our wrappers is among those of an environment."""
     while env is not None:
-        stream = vars(env).get("stream")
-        if stream is not None:
-            found = {"paid": stream.paid, "bonus": stream.bonus, "scale": stream.scale}
-            return {**found, "stream": stream}
+        if (stream := vars(env).get("stream")) is not None:
+            return cast("WeightedBonus", stream)
         env = vars(env).get("venv", vars(env).get("env"))
-    return {}
+    return None
+
+
+def _found(weighted: WeightedBonus | None) -> dict[str, Any]:
+    if weighted is None:
+        return {}
+    found = {name: getattr(weighted, name) for name in ("paid", "bonus", "scale")}
+    return found | {"weighted": weighted}

@@ -79,19 +79,19 @@ class ProbeEnv(gymnasium.Env[Any, Any]):
         led = np.zeros(self._width - FIELDS)
         if action is not None:
             led = np.asarray(spaces.flatten(self.action_space, action))
-        told = np.array([self.number, self.episode, self.step_number, *led], dtype=np.float32)
-        return self._as(self.observation_space, told)
+        vector = np.array([self.number, self.episode, self.step_number, *led], dtype=np.float32)
+        return self._as(self.observation_space, vector)
 
-    def _as(self, space: spaces.Space[Any], told: np.ndarray[Any, Any]) -> Any:
+    def _as(self, space: spaces.Space[Any], vector: np.ndarray[Any, Any]) -> Any:
         if isinstance(space, spaces.Dict):
-            return {key: self._as(part, told) for key, part in space.spaces.items()}
+            return {key: self._as(part, vector) for key, part in space.spaces.items()}
         if isinstance(space, spaces.Discrete):
-            return int(np.ravel_multi_index(told[:FIELDS].astype(int), CODES, mode="wrap"))
+            return int(np.ravel_multi_index(vector[:FIELDS].astype(int), CODES, mode="wrap"))
         if isinstance(space, spaces.Box) and len(space.shape) == 3:
             picture = np.zeros(space.shape, space.dtype)
-            picture.reshape(-1)[: len(told)] = told
+            picture.reshape(-1)[: len(vector)] = vector
             return picture
-        return told
+        return vector
 
 
 def canonical(observations: Tensor, action_dim: int) -> Tensor:
@@ -135,34 +135,53 @@ def signature(episodes: Tensor, steps: Tensor, envs: Tensor | float = 0.0) -> Te
 
 
 class NotingBonus:
-    """Pays what it is told to, and keeps every window that it was asked about.
+    """Keeps every window that it was asked about; its score is a known function of them.
 
     Args:
-        action_dim: Numbers of the flattened action space.
-        pay: The reward of each window; ``signature`` of its newest step when left out.
+        action_dim: Numbers of the flattened action space; None: windows without actions.
+        score: The reward of each window; ``signature`` of its newest step when left out.
+        length: Steps of a window.
     """
 
-    def __init__(self, action_dim: int, pay: Callable[[Window], Tensor] | None = None) -> None:
-        self.length, self.action_dim = WINDOW_LENGTH, action_dim
+    def __init__(
+        self,
+        action_dim: int | None,
+        score: Callable[[Window], Tensor] | None = None,
+        length: int = WINDOW_LENGTH,
+    ) -> None:
+        self.length, self.action_dim = length, action_dim
         self.windows: list[Window] = []
         self.learned: list[bool] = []  # of each of the windows, whether it was to learn from
-        self._pay = pay or _signature_of_newest
+        self._score = score or self._signature
 
     def reward(self, window: Window) -> Tensor:
-        """What it was told to pay."""
+        """The known score."""
         return self._note(window, learned=False)
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """What it was told to pay; nothing is learned."""
-        return self._note(window, learned=True), {}
+        """The known score; nothing is learned."""
+        scores = self._note(window, learned=True)
+        return scores, {"bonus/mean": float(scores.mean())}
 
     def _note(self, window: Window, *, learned: bool) -> Tensor:
-        features = window.features
-        if features.ndim == 3:
-            features = canonical(features, self.action_dim)
-        self.windows.append(Window(features, window.valid, window.actions))
+        self.windows.append(window)
         self.learned.append(learned)
-        return self._pay(self.windows[-1]).float()
+        return self._score(window).float()
+
+    def _signature(self, window: Window) -> Tensor:
+        newest = canonical(window.features[:, -1].flatten(1), self.action_dim or 0)[:, :FIELDS]
+        if newest.shape[1] < FIELDS:  # an encoder made less of it
+            return 1 + newest.sum(1).sin().square()
+        return signature(newest[:, 1], newest[:, 2], newest[:, 0])
+
+    def read(self) -> list[Window]:
+        """All windows, their features as the probe's vectors where they can be read as such."""
+        return [
+            Window(canonical(w.features, self.action_dim or 0), w.valid, w.actions)
+            if w.features.ndim == 3
+            else w
+            for w in self.windows
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing."""
@@ -170,10 +189,3 @@ class NotingBonus:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Nothing."""
-
-
-def _signature_of_newest(window: Window) -> Tensor:
-    newest = window.features[:, -1].flatten(1)[:, :FIELDS]
-    if newest.shape[1] < FIELDS:  # an encoder made less of it
-        return 1 + newest.sum(1).sin().square()
-    return signature(newest[:, 1], newest[:, 2], newest[:, 0])

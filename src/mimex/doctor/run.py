@@ -10,9 +10,9 @@ from types import ModuleType
 
 from rich.console import Console
 
-from mimex.doctor.builtin import builtin_setups
-from mimex.doctor.check import all_well, table
-from mimex.doctor.diagnose import Setup, diagnose
+from mimex.doctor.builtin import SETUPS, why_not
+from mimex.doctor.check import Check, all_well, table
+from mimex.doctor.diagnose import RUNS, Setup, diagnose
 
 
 def run_doctor(target: str | None = None, console: Console | None = None) -> int:
@@ -27,20 +27,22 @@ def run_doctor(target: str | None = None, console: Console | None = None) -> int
         0 if nothing failed, else 1: the exit code.
     """
     console = console or Console()
-    setups = builtin_setups() if target is None else {target: load_setup(target)}
-    well, open_ = True, 0
-    for name, setup in setups.items():
-        checks = diagnose(setup)
-        well &= all_well(checks)
-        open_ += sum(check.status in ("skip", "warn") for check in checks)
+    setups = SETUPS if target is None else {target: (load_setup(target), "mimex")}
+    found: list[Check] = []
+    for name, (setup, package) in setups.items():
+        reason = why_not(package)
+        checks = diagnose(setup) if reason is None else [Check(RUNS, "skip", reason)]
         console.print(table(name, checks))
-    if not well:
+        found += checks
+    wrong = any(check.status == "fail" for check in found)
+    if wrong:
         console.print("something is wrong: see the remedies above")
-    elif open_:
-        console.print(f"nothing wrong was found, but {open_} checks could not tell: see above")
-    else:
+    elif all_well(found):
         console.print("all well")
-    return 0 if well else 1
+    else:
+        left = sum(check.status != "pass" for check in found)
+        console.print(f"nothing wrong was found, but {left} checks could not tell: see above")
+    return int(wrong)
 
 
 def load_setup(target: str) -> Setup:

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mimex.bonus.scale import BonusScale
 from mimex.data.windows import EndsAt
-from mimex.doctor.check import Check
+from mimex.doctor.check import Check, judge
 from mimex.doctor.evidence import Array, Evidence
 from mimex.doctor.probe import EPISODE_LENGTHS, FIELDS, canonical, signature
 from mimex.doctor.windows import is_probe
@@ -24,6 +25,9 @@ CLEAR = 3.0
 ALIKE = 0.5
 """Least correlation of rewards with the bonus that was paid; unlike steps have about 0.1."""
 
+SHIFTS = {-1: "an earlier step", 0: "its observation", 1: "its next one", 2: "a later step"}
+"""Steps from a transition's observation to that whose bonus it may have been paid."""
+
 AS_SAID = 1.5
 """How far the effective weight may be from what the scale says, as a factor."""
 
@@ -35,115 +39,97 @@ def check_reaches(paying: Evidence, silent: Evidence, again: Evidence) -> Check:
     """Compares the targets under a bonus with those of two runs without."""
     shift = _distance(paying.targets, silent.targets)
     noise = _distance(silent.targets, again.targets)
-    finding = f"targets move by {shift:.3g} with the bonus, by {noise:.3g} without"
-    if shift > CLEAR * noise + 1e-9:
-        return Check(REACHES, "pass", finding)
-    return Check(
+    return judge(
         REACHES,
-        "fail",
-        finding,
+        shift > CLEAR * noise + 1e-9,
+        f"targets move by {shift:.3g} with the bonus, by {noise:.3g} without",
         "add the bonus to the rewards BEFORE returns and advantages are computed; in "
         "Stable-Baselines3 a rollout callback is too late: use BonusVecEnv",
     )
 
 
-def check_right_step(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> Check:
-    """Finds the step whose bonus a transition's reward is most like.
+def check_rewards(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> list[Check]:
+    """Compares the rewards of single transitions with the bonus of their steps.
+
+    The probe has no reward of its own, so that rewards are bonus alone.
 
     Args:
         paying: The run with the probe and its signature as bonus.
         action_dim: Numbers of the probe's flattened action.
-        ends_at: Where the windows were seen to end, if that could be told.
+        ends_at: Where the windows were seen to end, if that was found.
     """
     if paying.rewards is None or paying.observations is None:
-        return Check(
-            RIGHT_STEP,
-            "skip",
-            "the set-up did not return rewards with observations",
-            "return {'targets': ..., 'rewards': ..., 'observations': ...}",
-        )
+        finding = "the set-up did not return rewards with observations"
+        remedy = "return {'targets': ..., 'rewards': ..., 'observations': ...}"
+        return [Check(name, "skip", finding, remedy) for name in (RIGHT_STEP, WEIGHT)]
     found = _steps(paying, action_dim)
     if found is None:
-        return Check(RIGHT_STEP, "skip", "observations are altered on their way to the algorithm")
-    env, episode, step, told = found
-    shifts = {"an earlier step": -1, "its observation": 0, "its next one": 1, "a later step": 2}
+        finding = "observations are altered on their way to the algorithm"
+        return [Check(name, "skip", finding) for name in (RIGHT_STEP, WEIGHT)]
+    env, episode, step, clear = found
+    rewards = paying.rewards[clear.numpy()]
+    bonuses = {k: signature(episode, step + k, env)[clear].numpy() for k in SHIFTS}
     right = {"observation": (0,), "next": (1,), None: (0, 1)}[ends_at]
-    likeness = {
-        name: _correlation(
-            paying.rewards[told.numpy()], signature(episode, step + k, env)[told].numpy()
-        )
-        for name, k in shifts.items()
-    }
-    best = max(likeness, key=lambda name: likeness[name])
-    finding = f"rewards are most like the bonus of {best} (correlation {likeness[best]:.2f})"
+    return [
+        _right_step({k: _correlation(rewards, bonuses[k]) for k in SHIFTS}, right),
+        _weight(rewards, bonuses[right[-1]], paying.scale),
+    ]
+
+
+def _right_step(likeness: dict[int, float], right: tuple[int, ...]) -> Check:
+    """Finds the step whose bonus a transition's reward is most like."""
+    best = max(likeness, key=lambda k: likeness[k])
+    finding = (
+        f"rewards are most like the bonus of {SHIFTS[best]} (correlation {likeness[best]:.2f})"
+    )
     if likeness[best] < ALIKE:
-        return Check(
-            RIGHT_STEP,
-            "fail",
-            f"rewards are like the bonus of no step (best correlation {likeness[best]:.2f})",
-            "pay each transition the bonus of the window that ends at it, in the same order",
-        )
-    if shifts[best] in right:
-        return Check(RIGHT_STEP, "pass", finding)
-    return Check(
+        finding = f"rewards are like the bonus of no step (best correlation {likeness[best]:.2f})"
+    elif best not in right:
+        finding += ", which is not where its window ends"
+    return judge(
         RIGHT_STEP,
-        "fail",
-        f"{finding}, which is not where its window ends",
-        "shift the bonus: a transition's window ends at the observation it led to, or (ends_at="
-        "'observation') at the one it came from",
+        likeness[best] >= ALIKE and best in right,
+        finding,
+        "pay each transition the bonus of its own window, in the same order: that which ends at "
+        "the observation it led to, or (ends_at='observation') at the one it came from",
     )
 
 
-def check_weight(paying: Evidence, action_dim: int, ends_at: EndsAt | None) -> Check:
-    """Compares the slope of rewards over the bonus with what the scale should make of it.
-
-    The probe has no reward of its own, so that rewards are bonus alone.
-    """
-    found = None if paying.rewards is None else _steps(paying, action_dim)
-    if found is None or paying.rewards is None:
-        return Check(WEIGHT, "skip", "the set-up did not return rewards with plain observations")
-    env, episode, step, told = found
-    raw = signature(episode, step + int(ends_at != "observation"), env)[told].numpy()
-    rewards = paying.rewards[told.numpy()]
+def _weight(rewards: Array, raw: Array, scale: BonusScale | None) -> Check:
+    """Compares the slope of rewards over the bonus with what the scale should make of it."""
     slope = float((raw * rewards).sum() / (raw * raw).sum())
     finding = f"a bonus of 1 adds {slope:.3g} to the reward: the effective beta"
-    scale = paying.scale
     if scale is None:
         remedy = "return {..., 'scale': scale} to have it compared with your beta"
         return Check(WEIGHT, "skip", finding, remedy)
     said = scale.beta if scale.unit == "raw" else scale.beta * (1 - scale.discount) / raw.mean()
-    finding += f"; the scale (beta {scale.beta:g}, unit {scale.unit}) says {said:.3g}"
-    if said and 1 / AS_SAID <= slope / said <= AS_SAID:
-        return Check(WEIGHT, "pass", finding)
-    return Check(
+    return judge(
         WEIGHT,
-        "fail",
-        finding,
+        bool(said and 1 / AS_SAID <= slope / said <= AS_SAID),
+        f"{finding}; the scale (beta {scale.beta:g}, unit {scale.unit}) says {said:.3g}",
         "is beta applied twice, or the bonus added twice? BonusScale.combine has multiplied by "
         "beta already; .total is what trains the agent",
     )
 
 
 def _steps(paying: Evidence, action_dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Environment, episode and step of each transition, and which rewards tell of the bonus."""
+    """Environment, episode and step of each transition, and which rewards are the bonus alone."""
     observations = torch.as_tensor(paying.observations)
     observations = canonical(observations.reshape(len(observations), -1), action_dim)
     if not is_probe(observations, action_dim):
         return None
     env, episode, step = observations[:, :FIELDS].long().unbind(1)
     ends = step + 1 == torch.tensor(EPISODE_LENGTHS)[episode % len(EPISODE_LENGTHS)]
-    told = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
-    return env, episode, step, told
+    clear = ~(ends & (episode % 2 == 1)) if paying.bootstrapped else torch.ones_like(ends)
+    return env, episode, step, clear
 
 
 def check_finite(own: Evidence) -> Check:
     """Looks for NaN and infinity in the targets of the user's own environment and bonus."""
     bad = int((~np.isfinite(own.targets)).sum())
-    if not bad:
-        return Check(FINITE, "pass", f"{own.targets.size} targets")
-    return Check(
+    return judge(
         FINITE,
-        "fail",
+        not bad,
         f"{bad} of {own.targets.size} targets are NaN or infinite",
         "look at the observations first (normalise=True in the bonus clips them), then at beta",
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mimex.bonus.inputs import read_actions
 from mimex.data.windows import EndsAt
-from mimex.doctor.check import Check
+from mimex.doctor.check import Check, judge
 from mimex.doctor.probe import EPISODE_LENGTHS, FIELDS, WINDOW_LENGTH
 from mimex.types import Window
 
@@ -19,32 +19,42 @@ TOLERANCE = 1e-4
 WHOLE = "windows are whole and in order"
 INSIDE = "windows stay within their episode"
 ACTIONS = "actions led to the observation they stand at"
+ALTERED = "observations are altered (normalised, encoded) before the bonus sees them"
 ENDS = "ends of episodes are scored once, resets never"
 
 
-def check_windows(windows: Sequence[Window], action_dim: int) -> list[Check]:
-    """Looks through all windows that the noting bonus was asked about."""
+def check_windows(windows: Sequence[Window], action_dim: int) -> tuple[list[Check], EndsAt | None]:
+    """Looks through all windows that the noting bonus was asked about.
+
+    Returns:
+        The checks, and where windows end: at the "next" observation of a transition, at the
+        "observation" it came from, or None where that was not found.
+    """
     seen = [w for w in windows if bool(w.valid.any())]
     if not seen:
-        return [
-            Check(
-                INSIDE,
-                "fail",
-                "the bonus was never asked about a window",
-                "call bonus.reward or bonus.learn, or wrap the environment by wrap_vector",
-            )
-        ]
+        finding = "the bonus was never asked about a window"
+        remedy = "call bonus.reward or bonus.learn, or wrap the environment by wrap_vector"
+        return [Check(INSIDE, "fail", finding, remedy)], None
     if not all(is_probe(w.features[w.valid], action_dim) for w in seen):
-        finding = "observations are altered (normalised, encoded) before the bonus sees them"
         remedy = "let the set-up leave normalisation out when it is given make_env"
-        return [Check(name, "skip", finding, remedy) for name in (INSIDE, WHOLE, ACTIONS, ENDS)]
+        names = (INSIDE, WHOLE, ACTIONS, ENDS)
+        return [Check(name, "skip", ALTERED, remedy) for name in names], None
     inside, crossing = _split(seen)
-    return [
-        _inside(crossing, len(inside) + crossing),
+    final, first = _ends_seen(inside)
+    checks = [
+        judge(
+            INSIDE,
+            not crossing,
+            f"{crossing} of {len(inside) + crossing} windows hold steps of two episodes or "
+            "environments",
+            "start a new window at every reset: WindowTracker.push(features, starts=...), and take"
+            " the final observation from info['final_obs'] where environments reset at once",
+        ),
         _whole(inside),
         _actions(seen, action_dim),
-        _ends(inside),
+        _ends(final, first),
     ]
+    return checks, None if final == first else "next" if final else "observation"
 
 
 def is_probe(observations: Tensor, action_dim: int) -> bool:
@@ -67,18 +77,6 @@ def _split(windows: Sequence[Window]) -> tuple[list[tuple[Tensor, Tensor]], int]
     return inside, len(rows) - len(inside)
 
 
-def _inside(crossing: int, total: int) -> Check:
-    if not crossing:
-        return Check(INSIDE, "pass", f"{total} windows, each of one episode of one environment")
-    return Check(
-        INSIDE,
-        "fail",
-        f"{crossing} of {total} windows hold steps of two episodes or environments",
-        "start a new window at every reset: WindowTracker.push(features, starts=...), and take the "
-        "final observation from info['final_obs'] where environments reset in the same step",
-    )
-
-
 def _whole(rows: list[tuple[Tensor, Tensor]]) -> Check:
     wrong = 0
     for features, valid in rows:
@@ -86,11 +84,9 @@ def _whole(rows: list[tuple[Tensor, Tensor]]) -> Check:
         expected = min(int(steps[-1]) + 1, WINDOW_LENGTH)
         ordered = bool((steps.diff() == 1).all())
         wrong += not (ordered and len(steps) == expected and bool(valid[-1]))
-    if not wrong:
-        return Check(WHOLE, "pass", f"{len(rows)} windows of up to {WINDOW_LENGTH} steps in a row")
-    return Check(
+    return judge(
         WHOLE,
-        "fail",
+        not wrong,
         f"{wrong} of {len(rows)} windows lack steps of their episode or have them out of order",
         "windows go oldest first, end at the newest step and are padded on the left only where "
         "the episode had not begun",
@@ -99,9 +95,8 @@ def _whole(rows: list[tuple[Tensor, Tensor]]) -> Check:
 
 def _actions(windows: Sequence[Window], action_dim: int) -> Check:
     if any(w.actions is None for w in windows):
-        return Check(
-            ACTIONS, "skip", "windows have no actions: fine for MIMEx, RND and pseudo-counts"
-        )
+        finding = "windows have no actions, which MIMEx, RND and pseudo-counts do without"
+        return Check(ACTIONS, "pass", finding)
     if any(bool(w.features[:, :, FIELDS:].isnan().any()) for w in windows):
         return Check(ACTIONS, "skip", "discrete observations do not tell what led to them")
     wrong = total = 0
@@ -111,18 +106,15 @@ def _actions(windows: Sequence[Window], action_dim: int) -> Check:
         asked = window.valid & (window.features[:, :, 2] > 0)  # to a first observation none led
         wrong += int(((given - led).abs().amax(2) > TOLERANCE)[asked].sum())
         total += int(asked.sum())
-    if not wrong:
-        return Check(ACTIONS, "pass", f"{total} actions compared")
-    return Check(
+    return judge(
         ACTIONS,
-        "fail",
+        not wrong,
         f"{wrong} of {total} actions are not those that led to their observation",
         "actions[:, k] is the action that LED TO features[:, k], not the one taken there",
     )
 
 
-def _ends(rows: list[tuple[Tensor, Tensor]]) -> Check:
-    final, first = _ends_seen(rows)
+def _ends(final: bool, first: bool) -> Check:
     if final and not first:
         return Check(ENDS, "pass", "windows end at the observation that the action led to")
     if first and not final:
@@ -140,16 +132,6 @@ def _ends(rows: list[tuple[Tensor, Tensor]]) -> Check:
         "no window ends at an episode's final observation: what the last action led to is lost",
         "use info['final_obs'] (Gymnasium) or info['terminal_observation'] (Stable-Baselines3)",
     )
-
-
-def where_windows_end(windows: Sequence[Window], action_dim: int) -> EndsAt | None:
-    """``"next"`` or ``"observation"``, or None where it cannot be told."""
-    if not all(is_probe(w.features[w.valid], action_dim) for w in windows):
-        return None
-    final, first = _ends_seen(_split(windows)[0])
-    if final == first:
-        return None
-    return "next" if final else "observation"
 
 
 def _ends_seen(rows: list[tuple[Tensor, Tensor]]) -> tuple[bool, bool]:

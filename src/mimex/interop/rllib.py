@@ -9,13 +9,14 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.data.windows import RolloutWindows
 from mimex.interop.weighted import BonusOptions, WeightedBonus
-from mimex.types import Metrics, Window
+from mimex.types import Window
 
 
 def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
@@ -27,6 +28,7 @@ def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
         options: As of ``BonusConnector``.
     """
     length = bonus.length * options.get("stride", 1)
+    options.setdefault("clip_actions", config.normalize_actions)
     return config.learners(
         learner_class=_saving_its_bonus(config.learner_class),
         learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
@@ -68,7 +70,9 @@ class BonusConnector(ConnectorV2):
         input_observation_space: As RLlib gives it; what the episodes say is used.
         input_action_space: Likewise.
         bonus: The intrinsic reward.
-        batch_size: Windows of a learning step; each window is learned from once.
+        batch_size: Windows of a learning step; each is scored, then learned from, once.
+        clip_actions: RLlib's environments get actions cut off at [-1, 1] and then stretched to
+            their bounds (``normalize_actions``), and its episodes those from before.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
 
@@ -79,13 +83,14 @@ class BonusConnector(ConnectorV2):
         *,
         bonus: IntrinsicReward,
         batch_size: int = 512,
+        clip_actions: bool = True,
         **options: Unpack[BonusOptions],
     ) -> None:
         require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
         super().__init__(input_observation_space, input_action_space)
         self.weighted, self.batch_size = WeightedBonus(bonus, **options), batch_size
-        self.bonus, self.scale = bonus, self.weighted.scale
-        self.metrics: Metrics = {}  # of the newest learning step
+        self.clip_actions = clip_actions
+        self.bonus = bonus
 
     def __call__(
         self,
@@ -102,16 +107,19 @@ class BonusConnector(ConnectorV2):
         chunks = list(self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False))
         lengths = [len(chunk) - padded for chunk in chunks]
         window = Window.cat([self._windows(c, n) for c, n in zip(chunks, lengths, strict=True)])
-        raw = self.bonus.reward(window).detach().cpu()
+        raw = []
+        for start in range(0, len(window), self.batch_size):
+            scores, self.weighted.metrics = self.bonus.learn(
+                window[start : start + self.batch_size]
+            )
+            raw.append(scores.detach().cpu())
         extrinsic = [
             np.asarray(chunk.get_rewards())[:n] for chunk, n in zip(chunks, lengths, strict=True)
         ]
-        paid = self.weighted.combine(np.concatenate(extrinsic).astype(np.float32), raw)
+        paid = self.weighted.combine(np.concatenate(extrinsic).astype(np.float32), torch.cat(raw))
         totals = np.split(paid.total.numpy(), np.cumsum(lengths)[:-1])
         for chunk, rewards in zip(chunks, totals, strict=True):
             chunk.set_rewards(new_data=rewards, at_indices=slice(0, len(rewards)))
-        for start in range(0, len(window), self.batch_size):
-            _, self.metrics = self.bonus.learn(window[start : start + self.batch_size])
         return batch
 
     def _windows(self, chunk: Any, steps: int) -> Window:
@@ -124,6 +132,8 @@ class BonusConnector(ConnectorV2):
         led: Tensor | None = None
         if read_action is not None:
             taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
+            if self.clip_actions and isinstance(chunk.action_space, spaces.Box):
+                taken = np.clip(taken, -1.0, 1.0)
             led = read_action(taken).unsqueeze(1)
         walk = RolloutWindows(self.bonus.length, 1, ends_at=ends_at, stride=stride)
         moved = features[:-1]

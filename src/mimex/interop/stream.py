@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,7 +16,6 @@ from mimex.bonus.scale import Rewards
 from mimex.data.checks import unchanged_if_refused
 from mimex.data.tracker import WindowTracker
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
-from mimex.train import checkpoint
 from mimex.types import Window
 
 
@@ -257,11 +255,3 @@ class BonusStream(WeightedBonus):
         super().load_state_dict(state)
         self._tracker, self._window = tracker, None if tracker is None else tracker.window()
         self._rollout, self._pending, self.transitions = [], pending, transitions
-
-    def save(self, path: Path | str) -> None:
-        """Writes ``state_dict`` to a file (safetensors and JSON: loading executes nothing)."""
-        checkpoint.save(Path(path), self.state_dict())
-
-    def load(self, path: Path | str) -> None:
-        """Continues from a file that ``save`` wrote."""
-        self.load_state_dict(checkpoint.load(Path(path)))

@@ -1,6 +1,6 @@
 """The bonus for TorchRL, as a transform of its environments.
 
-Tested with torchrl 0.14.1 and tensordict 0.15.3 beside torch 2.13. TorchRL's compiled half does
+Run with torchrl 0.14.1 and tensordict 0.14.3 beside torch 2.13. TorchRL's compiled half does
 not load there; environments, transforms, collectors and losses do not need it.
 """
 

@@ -11,7 +11,6 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
@@ -20,7 +19,7 @@ from torch import Tensor
 from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.data.trail import replay_rows, sum_between
 from mimex.interop.reader import SpaceReader
-from mimex.interop.sb3.pickling import LeftOutOfPickles, given
+from mimex.interop.sb3.buffers import BonusBuffer, LeftOutOfPickles
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.types import Window
 
@@ -121,7 +120,7 @@ class EpisodeAges:
         self._led_to = _copied(next_obs)
 
 
-class BonusReplayBuffer(ReplayBuffer):
+class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
     """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
 
     ``SAC("MlpPolicy", env, replay_buffer_class=BonusReplayBuffer,
@@ -130,18 +129,9 @@ class BonusReplayBuffer(ReplayBuffer):
     normalised observations; the bonus joins the normalised reward.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> BonusReplayBuffer:
-        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-        chosen = BonusDictReplayBuffer if isinstance(space, spaces.Dict) else cls
-        return super().__new__(chosen)
+    bonus: ReplayBonus
 
-    def __init__(
-        self,
-        *args: Any,
-        bonus: ReplayBonus | None = None,
-        pays: ReplayBonus | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         for name, reason in REFUSED.items():
             if name in kwargs:
                 raise ValueError(f"replay_buffer_kwargs has {name}: {reason}")
@@ -151,7 +141,6 @@ class BonusReplayBuffer(ReplayBuffer):
                 "optimize_memory_usage=True keeps no final observations: the window of an "
                 "episode's last step would end in the next episode. Use False."
             )
-        self.bonus = given(bonus, pays, "replay_buffer_kwargs={'bonus': ReplayBonus(...)}")
         self._ages = EpisodeAges(self.buffer_size, self.n_envs)
         self._added = 0  # transitions so far, over all environments
         if self.bonus.bonus is not None:
@@ -233,6 +222,9 @@ class BonusDictReplayBuffer(BonusReplayBuffer, DictReplayBuffer):
         self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
     ) -> DictReplayBufferSamples:
         return DictReplayBufferSamples(**self._sampled(batch_inds, env))
+
+
+BonusReplayBuffer.for_dicts = BonusDictReplayBuffer
 
 
 def _at(stored: Any, places: tuple[Any, Any]) -> Any:

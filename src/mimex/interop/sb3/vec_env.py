@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.interop.sb3.pickling import LeftOutOfPickles, given
+from mimex.interop.sb3.buffers import BonusBuffer, LeftOutOfPickles
 from mimex.interop.stream import BonusStream, StreamOptions
 
 
@@ -92,43 +90,16 @@ class BonusVecEnv(VecEnvWrapper):
         self.stream.at_once = True
         return self.stream
 
-    def state_dict(self) -> dict[str, Any]:
-        """The bonus, its scale and the windows; the environments are not part of it."""
-        return self.stream.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
-        self.stream.load_state_dict(state)
-
-
-class BonusRolloutBuffer(RolloutBuffer):
+class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
     """Stable-Baselines3's rollout buffer, which adds the bonus before it computes returns.
 
     With Dict observations it makes a ``BonusDictRolloutBuffer``. The bonus is sized beside the
     rewards that the agent trains on: where a VecNormalize is around the ``BonusVecEnv``, beside
     normalised ones.
-
-    Args:
-        args: As of Stable-Baselines3's.
-        bonus: ``env.at_once()`` of the ``BonusVecEnv``.
-        pays: The name of ``bonus`` before 0.2.
-        kwargs: As of Stable-Baselines3's.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> BonusRolloutBuffer:
-        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-        chosen = BonusDictRolloutBuffer if isinstance(space, spaces.Dict) else cls
-        return super().__new__(chosen)
-
-    def __init__(
-        self,
-        *args: Any,
-        bonus: RolloutBonus | None = None,
-        pays: RolloutBonus | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.bonus = given(bonus, pays, "rollout_buffer_kwargs={'bonus': env.at_once()}")
-        super().__init__(*args, **kwargs)
+    bonus: RolloutBonus
 
     def reset(self) -> None:
         super().reset()
@@ -148,3 +119,6 @@ class BonusRolloutBuffer(RolloutBuffer):
 
 class BonusDictRolloutBuffer(BonusRolloutBuffer, DictRolloutBuffer):
     """``BonusRolloutBuffer`` for Dict observations."""
+
+
+BonusRolloutBuffer.for_dicts = BonusDictRolloutBuffer
