@@ -9,7 +9,7 @@ import time
 import numpy as np
 import torch
 
-PATIENCE = 120  # seconds, for a machine that has more to do
+PATIENCE = 600  # seconds, for a machine that has more to do
 
 
 def start(arguments):

@@ -7,7 +7,7 @@ import pytest
 from tests.processes import rows
 
 from mimex.cli import main
-from mimex.commands.build import make_env
+from mimex.commands.build import make_env, make_training
 from mimex.config import parse
 
 OWN = "gym/tests.tasks:"
@@ -60,6 +60,22 @@ def test_any_environment_trains_and_continues(task, agent, tmp_path, capsys):
     assert rows(run)[: len(before)] == before
     assert rows(run)[-1]["step"] == 6 * 32
     assert rows(run)[-1]["train/episode_steps"] <= 15  # nothing was added to the one cut off
+
+
+def test_a_run_saved_within_a_row_continues_with_new_episodes(tmp_path):
+    """As after SIGTERM: steps that were to be scored for a map are gone with their episodes."""
+    arguments = command("gym/Pendulum-v1", tmp_path, "drqv2", 4, "--bonus", "rnd")
+    config = parse(arguments[1:]).checked()
+    first, second = make_training(config), make_training(config)
+    first._begin(first.seed)
+    assert [first.advance(10**9) is None for _ in range(40)].count(False) == 1  # 8 in a new row
+    first.agent.save()
+    assert not second.load_state_dict(first.state_dict())
+    rows_made = list(second.rows(config.steps))
+    assert second.step == config.steps
+    assert [row["train/updates"] for row in rows_made] == sorted(
+        {row["train/updates"] for row in rows_made}
+    )
 
 
 def test_a_video_needs_what_the_environment_draws_with(tmp_path, capsys):

@@ -113,7 +113,8 @@ class OffPolicyAgent(Learner):
         self._since = 0  # the first round since the last scores
 
     def begin(self, observation: Any) -> None:
-        """Keeps the first observations of episodes."""
+        """Keeps the first observations of episodes; steps before them are not scored any more."""
+        self._numbers, self._rounds, self._since = [], [], self._round
         for env, first in enumerate(self._newest_frames(observation)):
             self.replay.start(first, env)
 
@@ -266,7 +267,6 @@ class OffPolicyAgent(Learner):
             return
         if state["replay"] is not None:
             _log.warning("The replay buffer's files are gone: continuing with an empty one.")
-        self._numbers, self._rounds, self._since = [], [], self._round
 
     @property
     def continues_episodes(self) -> bool:  # type: ignore[override] # not always, here
