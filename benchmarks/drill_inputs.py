@@ -61,6 +61,11 @@ def said_by(arguments: list[str]) -> tuple[int, str]:
         code = int(error.code or 0)
     finally:
         logging.getLogger().removeHandler(handler)
+    if code in (
+        128 + signal.SIGINT,
+        128 + signal.SIGTERM,
+    ):  # meant for us; training saved and ended
+        raise KeyboardInterrupt("the drill was stopped; the same command goes on")
     return code, out.getvalue()
 
 

@@ -58,7 +58,7 @@ def main() -> None:
     drills = [*KILLS, *INPUTS]
     parser.add_argument("--kills", type=int, default=30, help="over three kinds of runs")
     parser.add_argument("--inputs", type=int, default=300, help="of three kinds")
-    parser.add_argument("--drills", nargs="+", default=drills, choices=drills, metavar="NAME")
+    parser.add_argument("--drills", nargs="*", default=drills, choices=drills, metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of the one input of each kind to try")
     parser.add_argument("--again", action="store_true", help="first try inputs again that failed")
@@ -69,14 +69,15 @@ def main() -> None:
         folder = args.state or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         states = {name: State(folder, name) for name in drills}
+        asked = {name: round(args.kills * share) for name, share in KILLS.items()}
+        asked |= {name: round(args.inputs * share) for name, share in SHARES.items()}
         for name in args.drills:
             state = states[name]
             if name in KILLS:
-                kills = round(args.kills * KILLS[name])
-                if state.tally.done < kills:
-                    kill_drill(name, kills, args.seed, state.place, state.tally, state.save)
+                if state.tally.done < asked[name]:
+                    kill_drill(name, asked[name], args.seed, state.place, state.tally, state.save)
                 continue
-            numbers: Iterable[int] = range(state.tally.done, round(args.inputs * SHARES[name]))
+            numbers: Iterable[int] = range(state.tally.done, asked[name])
             again: list[int] = []
             if args.again:
                 again = [int(failure.partition(":")[0]) for failure in state.tally.failures]
@@ -88,7 +89,8 @@ def main() -> None:
                     *(name, some, args.seed, state.place, state.tally, state.save), counted=counted
                 )
         tallies = {name: state.tally for name, state in states.items()}
-    text = table(tallies, args.seed)
+    size = f"--kills {args.kills} --inputs {args.inputs} --seed {args.seed}"
+    text = table(tallies, asked, f"python -m benchmarks.drills {size} --write")
     print(text)
     if args.write:
         RESULTS.write_text("# Drills\n\n" + text)
@@ -97,17 +99,17 @@ def main() -> None:
         raise SystemExit(f"{failures} failures")
 
 
-def table(tallies: dict[str, Tally], seed: int) -> str:
+def table(tallies: dict[str, Tally], asked: dict[str, int], command: str) -> str:
     """What was tried, in Markdown."""
-    kills, inputs = (sum(tallies[name].done for name in names) for names in (KILLS, INPUTS))
-    command = f"python -m benchmarks.drills --kills {kills} --inputs {inputs} --seed {seed} --write"
     lines = ["| drill | kills or inputs | failures |", "|---|---|---|"]
     for name, tally in tallies.items():
-        tried = f"{tally.done:,}"
+        tried = f"{tally.done:,}" + (f" of {asked[name]:,}" if tally.done < asked[name] else "")
         if name in KILLS:
             tried += f" kills of {tally.runs:,} runs, {tally.fresh:,} of them of new processes"
         lines.append(f"| {name} | {tried} | {len(tally.failures)} |")
-    return "\n".join([f"`{command}` on {describe()}", "", *lines]) + "\n"
+    unfinished = any(tally.done < asked[name] for name, tally in tallies.items())
+    note = ["", "Not finished: the same command with the same `--state` goes on."] * unfinished
+    return "\n".join([f"`{command}` on {describe()}", "", *lines, *note]) + "\n"
 
 
 if __name__ == "__main__":

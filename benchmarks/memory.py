@@ -5,9 +5,10 @@
 Trains small networks, with evaluations, checkpoints, maps and every other part of a run, in this
 process, and looks at it all the while from a thread: resident memory, the heap that the allocator
 of C has got from the system, what of it is handed out, and Python's objects. A leak grows with the
-steps to the end. Resident memory grows also while more and more pages of a heap that stays as large
-as it is are touched for the first time (``mimex.nn.parallel.keep_memory`` lets it be 64 MB larger
-than needed): that comes to an end.
+steps to the end. Resident memory grows also while pages of a heap that stays as large as it is are
+touched for the first time: by simulations that meet more contacts than ever before (each has its
+memory from the start; ``--run simulation`` is these alone), and in the 64 MB more than needed that
+``mimex.nn.parallel.keep_memory`` keeps. That comes to an end.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+import gymnasium
 import numpy as np
 
 from benchmarks.drill_kills import SMALL
 from benchmarks.machine import describe
-from mimex.cli import main as mimex
+from mimex.cli import main as run_mimex
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
 
@@ -47,6 +49,9 @@ RUNS = {
         *("--threads", "1"),
     ),
 }
+
+
+SIMULATION = "simulation"
 
 
 class Look(NamedTuple):
@@ -104,10 +109,26 @@ def watched(arguments: list[str], out: Path, every: float) -> list[Look]:
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    code = mimex(["train", *arguments, "--out", str(out)])
+    code = run_mimex(["train", *arguments, "--out", str(out)])
     ended.set()
     watcher.join()
     assert code == 0
+    return looks
+
+
+def simulated(steps: int, envs: int = 512) -> list[Look]:
+    """The simulations of the PPO run alone, with random actions; looks a hundred times."""
+    env = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=envs, reward="dense", threads=1)
+    env.reset(seed=0)
+    generator = np.random.default_rng(0)
+    rounds = steps // envs
+    looks = []
+    for made in range(rounds):
+        shape = (envs, *env.single_action_space.shape)  # type: ignore[misc]
+        env.step(generator.uniform(-1.0, 1.0, shape).astype(np.float32))
+        if made % max(1, rounds // 100) == 0:
+            looks.append(look(made * envs))
+    env.close()
     return looks
 
 
@@ -122,7 +143,8 @@ def table(looks: list[Look], steps: int, parts: int = 10) -> list[str]:
         some = [one for one in looks if first <= one.step < end]
         if some:
             middle = np.median(np.array(some), axis=0)
-            lines.append(f"| {first:,.0f} | {middle[1]:.1f} | {middle[2]:.1f} | {middle[3]:,.0f} |")
+            sizes = " | ".join(f"{size:.1f}" for size in middle[1:4])
+            lines.append(f"| {first:,.0f} | {sizes} | {middle[4]:,.0f} | {middle[5]:,.0f} |")
     return lines
 
 
@@ -136,14 +158,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", choices=RUNS, default="PPO")
+    parser.add_argument("--run", choices=[*RUNS, SIMULATION], default="PPO")
     parser.add_argument("--steps", type=int, default=3_000_000)
     parser.add_argument("--every", type=float, default=3.0, help="seconds between two looks")
     parser.add_argument("--write", action="store_true", help=f"add to {RESULTS.name}")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = [*RUNS[args.run], "--steps", str(args.steps)]
-        looks = watched(arguments, Path(folder) / "run", args.every)
+    if args.run == SIMULATION:
+        looks = simulated(args.steps)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = [*RUNS[args.run], "--steps", str(args.steps)]
+            looks = watched(arguments, Path(folder) / "run", args.every)
     resident, heap, used, objects, blocks = (slope(looks, i, args.steps) for i in range(1, 6))
     growth = (
         f"In the second half, by lines through {len(looks)} looks in all, a million steps add "

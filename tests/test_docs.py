@@ -26,3 +26,11 @@ def test_pages_build_without_warnings(tmp_path):
     run = subprocess.run([*build, DOCS, tmp_path], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert (tmp_path / "index.html").exists()
+
+
+def test_every_test_that_the_page_on_safety_names_is_there():
+    page = (DOCS / "safety.md").read_text()
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    named = re.findall(r"::(test_\w+)", page)
+    assert len(named) > 60
+    assert [name for name in named if f"def {name}(" not in tests] == []
