@@ -6,7 +6,7 @@
 
 Each run is one file, written when the run is over; the same command makes the missing ones, so it
 can be interrupted. A curve is the return of the task alone, episode by episode. Overhead is of
-short runs that take turns, in CPU seconds of one thread, since machines are shared: PPO alone beside
+short runs that take turns, in CPU seconds of one thread (machines are shared): PPO alone beside
 what each takes in the same turn.
 """
 

@@ -101,7 +101,7 @@ def test_at_once_below_vec_normalize_is_sized_beside_the_normalised_reward():
 
 
 @pytest.mark.parametrize("way", ["step", "at once", "replay"])
-def test_the_logger_carries_the_bonus_on_every_path(way):
+def test_the_logger_and_infos_carry_the_bonus_on_every_path(way):
     if way == "replay":
         model = SAC(
             "MlpPolicy",
@@ -117,17 +117,25 @@ def test_the_logger_carries_the_bonus_on_every_path(way):
         model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu")
     else:
         model = at_once(make_vec_env("Pendulum-v1", 2), RND())[1]
-    logged = {}
+    logged, info = {}, {}
 
     class Look(BonusLog):
+        def _on_step(self):
+            info.update(self.locals["infos"][0])
+            return True
+
         def _on_rollout_end(self):
             super()._on_rollout_end()
             logged.update(self.logger.name_to_value)
 
     model.learn(40, callback=Look())
-    assert {"bonus/mean", "bonus/reward", "bonus/share", "bonus/beta"} <= set(logged)
-    assert logged["bonus/beta"] == BETA
-    assert 0 < logged["bonus/share"] < 1
+    for carries in (logged, info) if way != "replay" else (logged,):
+        assert {"bonus/mean", "bonus/reward", "bonus/share", "bonus/beta"} <= set(carries)
+        assert carries["bonus/beta"] == BETA
+        assert 0 < carries["bonus/share"] < 1
+    if way != "replay":
+        assert "reward_extrinsic" in info
+        assert ("reward_intrinsic" in info) == (way == "step")
 
 
 def test_an_eval_callback_takes_environments_that_are_wrapped_alike(tmp_path):

@@ -91,35 +91,6 @@ class ReplayBonus(LeftOutOfPickles, WeightedBonus):
         self.generator.bit_generator.state = state["generator"]
 
 
-class EpisodeAges:
-    """How many observations of the same episode were before each one in the buffer.
-
-    An episode ends where ``done`` says so, and also where the next stored observation is not the
-    one that the last step led to: Stable-Baselines3 resets the environments without a ``done``
-    when ``learn`` is called anew.
-
-    Args:
-        capacity: Slots of the ring.
-        num_envs: Environments side by side.
-    """
-
-    def __init__(self, capacity: int, num_envs: int) -> None:
-        self.of = np.zeros((capacity, num_envs), dtype=np.int64)
-        self._next = np.zeros(num_envs, dtype=np.int64)
-        self._led_to: Any = None  # the newest next observations
-        self._done = np.ones(num_envs, dtype=bool)
-
-    def add(self, slot: int, obs: Any, next_obs: Any, done: Any) -> None:
-        """Takes in one step of each environment, which goes to this slot."""
-        continues = ~self._done
-        if self._led_to is not None:
-            continues &= _equal(obs, self._led_to)
-        self.of[slot] = np.where(continues, self._next, 0)
-        self._next = self.of[slot] + 1
-        self._done = np.asarray(done, dtype=bool).reshape(-1)
-        self._led_to = _copied(next_obs)
-
-
 class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
     """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
 
@@ -141,14 +112,19 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
                 "optimize_memory_usage=True keeps no final observations: the window of an "
                 "episode's last step would end in the next episode. Use False."
             )
-        self._ages = EpisodeAges(self.buffer_size, self.n_envs)
+        # How many observations of the same episode were before each one in the ring.
+        self._ages = np.zeros((self.buffer_size, self.n_envs), dtype=np.int64)
         self._added = 0  # transitions so far, over all environments
         if self.bonus.bonus is not None:
             self._readers()  # refuse now what sampling could not read
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
-        self._ages.add(self.pos, obs, next_obs, done)
+        slot, before = self.pos, self.pos - 1
         super().add(obs, next_obs, action, reward, done, infos)
+        # Stable-Baselines3 also resets without a done, when learn is called anew.
+        led_here = _equal(self.observations, slot, self.next_observations, before)
+        continues = led_here & (self.dones[before] == 0) & (self._added > 0)
+        self._ages[slot] = np.where(continues, self._ages[before] + 1, 0)
         self._added += self.n_envs
 
     def _readers(self) -> tuple[SpaceReader, SpaceReader | None]:
@@ -164,7 +140,7 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
         steps, after = length * stride, self.bonus.ends_at == "next"
         newest, capacity = torch.as_tensor(slots), self.buffer_size
         kept = self.size() - 1 - (self.pos - 1 - newest) % capacity  # still there before each
-        oldest = newest - torch.minimum(torch.as_tensor(self._ages.of[slots, envs]), kept)
+        oldest = newest - torch.minimum(torch.as_tensor(self._ages[slots, envs]), kept)
         # Of stored observations; one more than are shown, for the action that led to the oldest.
         path, known = (
             part.squeeze(-1) for part in replay_rows(newest, oldest, capacity, steps + (not after))
@@ -234,15 +210,9 @@ def _at(stored: Any, places: tuple[Any, Any]) -> Any:
     return stored[places].reshape(-1, *stored.shape[2:])
 
 
-def _equal(left: Any, right: Any) -> Any:
-    """Which environments have the same observation: ``(N,)``."""
+def _equal(left: Any, here: int, right: Any, there: int) -> Any:
+    """Which environments have the same observation at two slots: ``(N,)``."""
     if isinstance(left, dict):
-        return np.all([_equal(left[key], right[key]) for key in left], axis=0)
-    same = np.asarray(left) == np.asarray(right)
+        return np.all([_equal(left[key], here, right[key], there) for key in left], axis=0)
+    same = left[here] == right[there]
     return np.all(same.reshape(len(same), -1), axis=1)
-
-
-def _copied(observations: Any) -> Any:
-    if isinstance(observations, dict):
-        return {key: np.array(values) for key, values in observations.items()}
-    return np.array(observations)

@@ -25,7 +25,8 @@ class BonusVecEnv(VecEnvWrapper):
     """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
 
     Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
-    known yet); ``BonusLog`` writes what was paid to Stable-Baselines3's logger. A Monitor below
+    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta`` of what was
+    paid last; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
     reports the extrinsic return. Around a VecNormalize it looks at normalised observations and adds
     to normalised rewards. Inside of one, the sum of both rewards is normalised; paid at once, the
     bonus is sized beside the normalised rewards and joins them.
@@ -65,10 +66,11 @@ class BonusVecEnv(VecEnvWrapper):
         # A VecEnv resets in the same step and gives the final observation apart.
         finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
         rewards = self.stream.step(self._actions, observations, extrinsic, dones, finals=finals)
-        for n, info in enumerate(infos):
-            info["reward_extrinsic"] = float(rewards.extrinsic[n])
+        parts = zip(infos, rewards.extrinsic.tolist(), rewards.intrinsic.tolist(), strict=True)
+        for info, outer, inner in parts:
+            info.update(self.stream.report, reward_extrinsic=outer)
             if not self.stream.at_once:
-                info["reward_intrinsic"] = float(rewards.intrinsic[n])
+                info["reward_intrinsic"] = inner
         return observations, rewards.total.numpy().astype(np.float32), dones, infos
 
     @property
