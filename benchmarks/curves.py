@@ -22,11 +22,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from mimex.commands.build import load_agent, make_env
 from mimex.study.figures import STYLE, Panel, by_task, draw_panels, note_on, save
 from mimex.study.groups import Group, bounds, final_scores, group_runs
 from mimex.study.panels import draw_curves, print_styles, title
 from mimex.study.runs import Run, find_runs
 from mimex.study.statistics import interval
+from mimex.train.evaluate import evaluate, wilson
 
 RESULTS = Path(__file__).parent / "results" / "learning"
 COLUMNS = (
@@ -35,6 +37,7 @@ COLUMNS = (
     "bonus/probe", "train/episode_steps", "ppo/std", "ppo/approx_kl", "ppo/clip_fraction", "ppo/lr",
     "ppo/explained_variance", "ppo/critic_share", "time/steps_per_second",
 )  # fmt: skip
+FRESH, FRESH_SEED = 256, 1_000_000  # episodes, and their seed, as of `mimex eval`
 ROWS = 200  # a run, beside those of evaluations
 PANELS = (
     "eval/success",
@@ -77,21 +80,38 @@ def first_at(run: Run, level: float) -> str:
     return f"{reached[0] / 1e6:.2f}M, {seconds / 60:.0f} min"
 
 
-def table(runs: Sequence[Run]) -> str:
-    """Evaluations by success, and by return where a task knows no success."""
+def fresh_success(run: Run) -> str:
+    """Success of the last checkpoint on starts that no evaluation of the run has had."""
+    config, agent, _ = load_agent(run.path, "latest")
+    env = make_env(config, FRESH)
+    result = evaluate(env, agent, seed=FRESH_SEED)
+    env.close()
+    assert result.successes is not None
+    low, high = wilson(result.successes, result.episodes)
+    return f" {result.score:.0%} ({low:.0%} to {high:.0%}) |"
+
+
+def table(runs: Sequence[Run], fresh: bool = False) -> str:
+    """Evaluations by success, and by return where a task knows no success.
+
+    Args:
+        runs: Of any tasks.
+        fresh: Also evaluate each last checkpoint on starts of its own, which takes a while.
+    """
     if any("eval/success" not in run.columns for run in runs):
         return _return_table(runs)
+    more = f" {FRESH} fresh episodes (95 % interval) |" if fresh else ""
     lines = [
         "| run | steps | evaluated success: last | best | first at 50 % | first at 90 % "
-        "| steps/s (median) |",
-        "|---|---|---|---|---|---|---|",
+        f"| steps/s (median) |{more}",
+        "|---|---|---|---|---|---|---|" + "---|" * fresh,
     ]
     for run in runs:
         evaluated = run.curve("eval/success")[1]
         lines.append(
             f"| {run.name} | {run.columns['step'][-1]:,.0f} | {evaluated[-1]:.0%} "
             f"| {evaluated.max():.0%} | {first_at(run, 0.5)} | {first_at(run, 0.9)} "
-            f"| {_speed(run):,.0f} |"
+            f"| {_speed(run):,.0f} |{fresh_success(run) if fresh else ''}"
         )
     return "\n".join(lines) + "\n"
 
@@ -193,13 +213,16 @@ def main() -> None:
     )
     parser.add_argument("name")
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, or folders of them")
+    parser.add_argument(
+        "--fresh", action="store_true", help=f"evaluate each run on {FRESH} starts of its own"
+    )
     parser.add_argument("--panels", nargs="+", help="metrics to draw and to sum up")
     args = parser.parse_args()
     runs = find_runs(args.runs)
     shown = args.panels or panels(runs)
     for run in runs:
         write_csv(run, RESULTS / args.name / f"{run.name}.csv")
-    text = f"{summary(runs, shown)}{table(runs)}\n{commands(runs)}"
+    text = f"{summary(runs, shown)}{table(runs, args.fresh)}\n{commands(runs)}"
     (RESULTS / f"{args.name}.md").write_text(
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
     )
