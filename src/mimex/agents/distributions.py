@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from mimex.agents.spaces import ActionWriter
 from mimex.types import Metrics
-
-
-class Distribution(Protocol):
-    """Actions ``(B, A)`` given a network's outputs ``(B, A)``."""
-
-    def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
-        """Draws an action for each row."""
-
-    def mode(self, outputs: Tensor) -> Tensor:
-        """The likeliest action of each row."""
-
-    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        """Log-densities or log-probabilities ``(B,)`` of actions."""
-
-    def entropy(self, outputs: Tensor) -> Tensor:
-        """``(B,)``."""
-
-    def metrics(self) -> Metrics:
-        """What the policy looks like now."""
 
 
 class Gaussian(nn.Module):
@@ -46,18 +26,22 @@ class Gaussian(nn.Module):
         self.log_std = nn.Parameter(torch.full((size,), math.log(initial_std)))
 
     def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
+        """Draws an action for each row of outputs ``(B, A)``."""
         noise = torch.randn(outputs.shape, generator=generator, device=outputs.device)
         return torch.addcmul(outputs, noise, self.log_std.exp())
 
     def mode(self, outputs: Tensor) -> Tensor:
+        """The likeliest action of each row."""
         return outputs
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        """Log-densities or log-probabilities ``(B,)`` of actions."""
         deviations = (actions - outputs) * (-self.log_std).exp()
         constant = 0.5 * self.size * math.log(2 * math.pi)
         return -0.5 * deviations.square().sum(1) - (self.log_std.sum() + constant)
 
     def entropy(self, outputs: Tensor) -> Tensor:
+        """``(B,)``."""
         each = self.log_std.sum() + 0.5 * self.size * (1 + math.log(2 * math.pi))
         return each.expand(len(outputs))
 
@@ -68,6 +52,7 @@ class Gaussian(nn.Module):
             self.log_std.clamp_(min=math.log(self.min_std))
 
     def metrics(self) -> Metrics:
+        """What the policy looks like now."""
         return {"ppo/std": float(self.log_std.detach().exp().mean())}
 
 

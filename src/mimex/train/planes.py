@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,34 +46,34 @@ class Plane:
         return flat
 
 
-class Projection(Protocol):
+class Projection:
     """From places ``(n, D)`` to points on planes."""
 
     planes: tuple[Plane, ...]
-    first_places: int  # how many the first call of ``points`` wants
+    first_places = 1  # how many the first call of ``points`` wants
 
     def points(self, places: Floats) -> list[Floats]:
         """Where places are on each plane, ``(n, 2)`` each."""
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
 
 
-class HandPlanes:
+class HandPlanes(Projection):
     """Positions of the hand ``(n, 3)`` in metres, seen from above and from the side.
 
     The cells are those of ``Coverage``, summed over the third axis.
     """
 
-    first_places = 1
-
     def __init__(self) -> None:
         self._axes = ((0, 1), (0, 2))
         size = np.round((np.array(HIGH) - np.array(LOW)) / CELL).astype(int).tolist()
-        self.planes: tuple[Plane, ...] = tuple(
+        self.planes = tuple(
             Plane(
                 name,
                 (f"{'xyz'[a]} (m)", f"{'xyz'[b]} (m)"),
@@ -87,14 +87,8 @@ class HandPlanes:
     def points(self, places: Floats) -> list[Floats]:
         return [places[:, axes] for axes in self._axes]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-class PrincipalPlane:
+class PrincipalPlane(Projection):
     """States ``(n, D)`` along the two directions in which the run's first states differ most.
 
     The directions are fixed by the first call of ``points``, after each number was divided by its
@@ -111,7 +105,7 @@ class PrincipalPlane:
         names = ("first principal axis", "second principal axis")
         edge = PRINCIPAL_EDGE
         cells = (PRINCIPAL_CELLS, PRINCIPAL_CELLS)
-        self.planes: tuple[Plane, ...] = (
+        self.planes = (
             Plane("principal axes", names, (-edge, -edge), (edge, edge), cells, shared=False),
         )
         self._mean: NDArray[np.float64] | None = None  # (D,)

@@ -156,6 +156,16 @@ def site(env: Any, name: str, shift: tuple[float, float, float] = (0.0, 0.0, 0.0
     return position
 
 
+def towards(
+    name: str,
+    rotation: Rotation,
+    shift: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    turn_weight: float = 0.5,
+) -> Callable[[Any], Aim]:
+    """Return the aim at a site, shifted (m), for a leg."""
+    return lambda env: Aim(site(env, name, shift), rotation, turn_weight)
+
+
 def _shorten(vectors: Floats, longest: float) -> Floats:
     """Return vectors (N, 3) scaled down to a length where they exceed it."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)

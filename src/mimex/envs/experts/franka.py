@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from mimex.envs.experts.base import Aim, Expert, Leg, site
+from mimex.envs.experts.base import Aim, Expert, Leg, site, towards
 from mimex.envs.robots.franka import FRANKA
 
 OPEN, CLOSED = (0.04, 0.04), (0.0, 0.0)  # finger targets, m
@@ -28,34 +28,18 @@ def pitched(angle: float) -> Rotation:
 LEVEL = Rotation.from_matrix([[0.0, 0.0, -1.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 
-def _at_goal(env: Any) -> Aim:
-    return Aim(site(env, "goal"), LEVEL, turn_weight=0.0)
-
-
-def _above_cube(env: Any) -> Aim:
-    return Aim(site(env, "cube", (0.0, 0.0, 0.1)), pitched(0.0))
-
-
-def _at_cube(env: Any) -> Aim:
-    return Aim(site(env, "cube"), pitched(0.0))
+_at_goal = towards("goal", LEVEL, turn_weight=0.0)
+_above_cube = towards("cube", pitched(0.0), (0.0, 0.0, 0.1))
+_at_cube = towards("cube", pitched(0.0))
+_moved = towards("goal", pitched(0.6), turn_weight=0.1)
+_at_handle = towards("handle", LEVEL)
+_before_handle = towards("handle", LEVEL, (0.1, 0.0, 0.0))
 
 
 def _lifted(env: Any) -> Aim:
     point = site(env, "cube")
     point[:, 2] = _PICK_HEIGHT
     return Aim(point, pitched(math.pi / 3), turn_weight=0.2)
-
-
-def _moved(env: Any) -> Aim:
-    return Aim(site(env, "goal"), pitched(0.6), turn_weight=0.1)
-
-
-def _at_handle(env: Any) -> Aim:
-    return Aim(site(env, "handle"), LEVEL)
-
-
-def _before_handle(env: Any) -> Aim:
-    return Aim(site(env, "handle", (0.1, 0.0, 0.0)), LEVEL)
 
 
 def _pulled(env: Any) -> Aim:

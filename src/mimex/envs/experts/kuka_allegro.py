@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from mimex.envs.experts.base import Aim, Expert, Leg, site
+from mimex.envs.experts.base import Aim, Expert, Leg, site, towards
 from mimex.envs.robots.kuka_allegro import KUKA
 
 _HAND_HOME = KUKA.home[7:]
@@ -43,40 +43,22 @@ def pitched(angle: float) -> Rotation:
     return Rotation.from_rotvec([0.0, angle, 0.0]) * level
 
 
-def _at_goal(env: Any) -> Aim:
-    return Aim(site(env, "goal"), pitched(_GRASP_PITCH), turn_weight=0.0)
-
-
-def _above_cube(env: Any) -> Aim:
-    return Aim(site(env, "cube", (0.0, 0.0, 0.12)), pitched(_GRASP_PITCH))
-
-
-def _at_cube(env: Any) -> Aim:
-    return Aim(site(env, "cube"), pitched(_GRASP_PITCH))
+_GRASPING, _HOOKING = pitched(_GRASP_PITCH), pitched(_HOOK_PITCH)
+_at_goal = towards("goal", _GRASPING, turn_weight=0.0)
+_above_cube = towards("cube", _GRASPING, (0.0, 0.0, 0.12))
+_at_cube = towards("cube", _GRASPING)
+_moved = towards("goal", _GRASPING, turn_weight=0.2)
+# The gap between handle and drawer is 31 mm wide, its middle 24.5 mm behind the handle.
+_above_gap = towards("handle", _HOOKING, (-0.0245, 0.0, 0.055))
+_in_gap = towards("handle", _HOOKING, (-0.0245, 0.0, 0.0))
+_pulled = towards("handle", _HOOKING, (0.06, 0.0, 0.0), turn_weight=0.2)
 
 
 def _lifted(env: Any) -> Aim:
     point = site(env, "cube")
     point[:, 0] = np.maximum(point[:, 0], _FARTHEST_LIFT)
     point[:, 2] = _PICK_HEIGHT
-    return Aim(point, pitched(_GRASP_PITCH), turn_weight=0.2)
-
-
-def _moved(env: Any) -> Aim:
-    return Aim(site(env, "goal"), pitched(_GRASP_PITCH), turn_weight=0.2)
-
-
-# The gap between handle and drawer is 31 mm wide, its middle 24.5 mm behind the handle.
-def _above_gap(env: Any) -> Aim:
-    return Aim(site(env, "handle", (-0.0245, 0.0, 0.055)), pitched(_HOOK_PITCH))
-
-
-def _in_gap(env: Any) -> Aim:
-    return Aim(site(env, "handle", (-0.0245, 0.0, 0.0)), pitched(_HOOK_PITCH))
-
-
-def _pulled(env: Any) -> Aim:
-    return Aim(site(env, "handle", (0.06, 0.0, 0.0)), pitched(_HOOK_PITCH), turn_weight=0.2)
+    return Aim(point, _GRASPING, turn_weight=0.2)
 
 
 # Ends with the cube between fingers and thumb. The second leg stops short of its aim, where the
