@@ -522,6 +522,11 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.RND(D, output_dim=-1), "output_dim=-1"),
         (lambda: mimex.PseudoCount(D, hidden=(0,)), r"hidden=\(0,\)"),
         (lambda: mimex.Disagreement(D, A, models=1), "models=1"),
+        (
+            lambda: mimex.Disagreement(None, models=2**62),
+            f"models={2**62}",
+        ),  # would be made for ever
+        (lambda: mimex.MIMEx(size=AutoencoderSize(depth=2**62)), f"depth={2**62}"),
         (lambda: mimex.E3B(D, A, ridge=0.0), "ridge=0.0"),
         (lambda: mimex.E3B(D), "give both or neither"),
         (lambda: mimex.MIMEx(D, mask_type="word"), "mask_type='word'"),

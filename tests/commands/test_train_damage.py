@@ -240,6 +240,16 @@ def test_settings_of_a_wrong_kind_are_named(run, change, capsys):
     assert next(iter(change)) in error
 
 
+@pytest.mark.parametrize("horizon", ["many", [3], -1, 0.5, True])
+def test_a_horizon_that_is_no_number_of_steps_is_named(run, horizon, capsys):
+    """The one setting that a run takes from the file, where the command line does not say it."""
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"horizon": horizon}))
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert f"{run / 'config.json'} has {horizon!r} for horizon" in said
+
+
 def test_other_versions_than_at_the_start_are_told(run, capsys):
     about = json.loads((run / "about.json").read_text())
     about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}

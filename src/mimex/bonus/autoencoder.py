@@ -22,6 +22,9 @@ from torch import Tensor, nn
 from mimex.nn.layers import squared_error
 from mimex.nn.transformer import Block, key_bias_of, run, sinusoidal_positions
 
+DEEPEST = 100
+"""Blocks of encoder or decoder: more, made one by one, would take for ever instead of failing."""
+
 
 @dataclass(frozen=True)
 class AutoencoderSize:
@@ -40,6 +43,8 @@ class AutoencoderSize:
         for name, value in asdict(self).items():
             if name != "class_token" and not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
+            if name.endswith("depth") and value > DEEPEST:
+                raise ValueError(f"{name}={value} must be at most {DEEPEST}.")
 
 
 PAPER = AutoencoderSize()

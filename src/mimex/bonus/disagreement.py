@@ -33,6 +33,10 @@ class BootstrapMask(LastMask):
         return last & (uniform < self.ratio)  # (models, B, L)
 
 
+MOST_MODELS = 100
+"""They are made one by one: more than anybody needs would take for ever instead of failing."""
+
+
 class Disagreement(MaskedPrediction):
     """Pays for the disagreement of an ensemble about the next step (Pathak et al., 2019).
 
@@ -63,8 +67,10 @@ class Disagreement(MaskedPrediction):
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
-        if models < 2:
-            raise ValueError(f"models={models} must be at least 2: one alone cannot disagree.")
+        if not 2 <= models <= MOST_MODELS:
+            raise ValueError(
+                f"models={models} must be 2 to {MOST_MODELS}: one alone cannot disagree."
+            )
         self.models, self.hidden = models, hidden
         super().__init__(
             feature_dim,

@@ -203,6 +203,11 @@ class TrainConfig:
             begun: The settings with which the run was begun, as ``to_dict`` wrote them.
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
+        if type(horizon) is not int or horizon < 1:
+            raise ValueError(
+                f"{self.folder / 'config.json'} has {horizon!r} for horizon: expected a number of "
+                "steps; restore it, or choose another folder"
+            )
         return replace(self, horizon=horizon)
 
     @property
