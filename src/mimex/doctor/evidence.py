@@ -78,7 +78,10 @@ def _of_mapping(found: Mapping[str, Any]) -> Evidence:
         raise ValueError(f"the set-up returned {sorted(found)}; expected 'targets' among them.")
     paid = None
     if "intrinsic" in found and "extrinsic" in found:
-        paid = {name: float(np.abs(found[name]).sum()) for name in ("extrinsic", "intrinsic")}
+        paid = {
+            name: float(np.abs(np.asarray(found[name])).sum())
+            for name in ("extrinsic", "intrinsic")
+        }
     apart: dict[str, Any] = {"paid": paid, "bonus": found.get("bonus"), "scale": found.get("scale")}
     return Evidence(
         np.asarray(found["targets"], dtype=float),
