@@ -38,7 +38,7 @@ ROLLOUT = 2_048
 """Steps of a rollout: Stable-Baselines3's default with one environment, here shared by eight."""
 
 SPARSE = ("flag", "acrobot", "upright", "maze")
-METHODS = ("none", "rnd", "mimex")
+METHODS = ("none", "constant", "rnd", "mimex")
 
 
 def make_model(task: str, method: str, beta: float | None, seed: int, at_once: bool = True) -> PPO:
@@ -46,7 +46,9 @@ def make_model(task: str, method: str, beta: float | None, seed: int, at_once: b
     env: VecEnv = make_vec_env(TASKS[task], ENVS, seed=seed)
     settings: dict[str, Any] = {"n_steps": ROLLOUT // ENVS}
     if method != "none":
-        bonus = {"mimex": mimex.MIMEx, "rnd": mimex.RND}[method](normalise=True, seed=seed)
+        bonus: Any = mimex.ConstantBonus()
+        if method != "constant":  # the control, which learns nothing
+            bonus = {"mimex": mimex.MIMEx, "rnd": mimex.RND}[method](normalise=True, seed=seed)
         env = BonusVecEnv(env, bonus, **({} if beta is None else {"beta": beta}))
         if at_once:
             settings["rollout_buffer_class"] = BonusRolloutBuffer
