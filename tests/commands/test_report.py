@@ -157,3 +157,9 @@ def test_a_study_of_a_wrong_shape_is_named(run_folder, tmp_path, content, capsys
         assert main(words) == 1
         assert str(tmp_path / "study" / "study.json") in capsys.readouterr().err
     assert (tmp_path / "study" / "study.json").read_text() == content
+
+
+def test_metrics_without_anything_to_compare_are_named(run_folder, tmp_path, capsys):
+    (run_folder / "metrics.jsonl").write_text('{"step": 3, "ppo/std": 0.5}\n')
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    assert str(run_folder / "metrics.jsonl") in capsys.readouterr().err

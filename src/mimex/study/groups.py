@@ -168,9 +168,10 @@ def score_metric(runs: Sequence[Run]) -> str:
     for metric in METRICS:
         if any(len(run.curve(metric)[0]) for run in runs):
             return metric
+    first = runs[0].path / "metrics.jsonl" if runs else "a run folder"
     raise ValueError(
         f"none of the {len(runs)} runs has reported {', '.join(METRICS)}: there is nothing to "
-        "compare yet."
+        f"compare yet; look into {first}."
     )
 
 
