@@ -181,6 +181,8 @@ def test_bad_sizes_are_refused():
         MaskedSequenceAutoencoder(0, 5)
     with pytest.raises(ValueError, match="width=130 is not a multiple of heads=4"):
         MaskedSequenceAutoencoder(3, 5, AutoencoderSize(width=130))
+    with pytest.raises(ValueError, match="decoder_width=64 is not a multiple of decoder_heads=3"):
+        AutoencoderSize(decoder_heads=3)
     with pytest.raises(ValueError, match="depth=-1"):
         AutoencoderSize(depth=-1)
 

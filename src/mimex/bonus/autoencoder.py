@@ -45,6 +45,10 @@ class AutoencoderSize:
                 raise ValueError(f"{name}={value} must be positive.")
             if name.endswith("depth") and value > DEEPEST:
                 raise ValueError(f"{name}={value} must be at most {DEEPEST}.")
+        for part in ("", "decoder_"):
+            width, heads = getattr(self, f"{part}width"), getattr(self, f"{part}heads")
+            if width % heads:
+                raise ValueError(f"{part}width={width} is not a multiple of {part}heads={heads}.")
 
 
 PAPER = AutoencoderSize()
