@@ -62,7 +62,7 @@ def hidden_count(length: int, ratio: float) -> int:
 def _check_ratio(ratio: float, remedy: str) -> None:
     if not 0 <= ratio < 1:
         raise ValueError(
-            f"ratio={ratio} (a bonus's mask_ratio) is outside [0, 1): a ratio of 1 would leave "
+            f"ratio={ratio} is outside [0, 1) (a bonus's mask_ratio): a ratio of 1 would leave "
             f"nothing visible. {remedy}"
         )
 
