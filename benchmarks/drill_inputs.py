@@ -154,7 +154,7 @@ def random_command(generator: random.Random, place: Path) -> tuple[str, str | No
     shutil.rmtree(out, ignore_errors=True)
     words, given = command_line(generator, {"on": PPO, "off": DRQV2}, out)
     code, said = said_by(words)
-    return " ".join(words), refused_well(code, said, [*given, "--bonus", str(out)])
+    return " ".join(words), refused_well(code, said, [*given, "--bonus", "--out", str(out)])
 
 
 def random_call(generator: random.Random, place: Path) -> tuple[str, str | None]:

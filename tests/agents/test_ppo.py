@@ -286,6 +286,7 @@ def test_two_heads_have_two_values():
         ({"lr": 0.0}, r"ppo\.lr"),
         ({"lr": math.inf}, r"ppo\.lr"),
         ({"discount": 1.1}, r"ppo\.discount"),
+        ({"intrinsic_discount": 1.0}, r"ppo\.intrinsic_discount is 1\.0, but must be in \[0, 1\)"),
         ({"clip": -1.0}, "clip"),
         ({"hidden": (64, 0)}, r"ppo\.hidden"),
         ({"entropy_coef": math.nan}, "entropy_coef"),

@@ -101,8 +101,10 @@ class PPOSettings:
         for name in ("value_coef", "entropy_coef", "min_std"):
             value = getattr(self, name)
             _require(name, value, 0 <= value < math.inf, "0 or more and finite")
-        for name in ("discount", "gae_lambda", "intrinsic_discount"):
+        for name in ("discount", "gae_lambda"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        below = self.intrinsic_discount  # novelty never ends, and its sum must
+        _require("intrinsic_discount", below, 0 <= below < 1, "in [0, 1)")
         positive = self.value_clip is None or self.value_clip > 0
         _require("value_clip", self.value_clip, positive, "above 0, or None")
         _require("hidden", self.hidden, all(width >= 1 for width in self.hidden), "1 or more each")
