@@ -53,8 +53,8 @@ class DrQv2Settings:
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         for name in ("seed_steps", "random_steps", "std_end", "shift"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        for name in ("discount", "tau"):
-            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        _require("tau", self.tau, 0 <= self.tau <= 1, "in [0, 1]")
+        _require("discount", self.discount, 0 <= self.discount < 1, "in [0, 1)")
 
     def std(self, step: int) -> float:
         """The standard deviation of the noise at an agent step."""
