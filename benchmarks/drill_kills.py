@@ -209,7 +209,8 @@ def _work_to_first_row(arguments: list[str], place: Path) -> float:
     seconds = 0.0
     while not _progress(out):
         seconds += 0.05
-        assert attempt.wait_for_work(seconds) is None, attempt.words
+        ended = attempt.wait_for_work(seconds)
+        assert ended is None or _progress(out), attempt.words  # it may have ended meanwhile
     attempt.kill()
     return seconds
 

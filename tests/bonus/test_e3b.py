@@ -130,7 +130,7 @@ def test_a_step_that_cannot_be_scored_changes_nothing():
     poisoned[1, -1, 0] = torch.nan
     with pytest.raises(ValueError, match="features has 1 NaN"):
         bonus.follow(Window(poisoned, None, window.actions), torch.zeros(2, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"starts has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"starts is torch.bool of shape \(3,\)"):
         bonus.follow(window, torch.zeros(3, dtype=torch.bool))
     assert torch.equal(before, bonus.inverses)
 

@@ -135,5 +135,5 @@ def test_a_run_that_would_end_at_once_is_refused_before(run, words, capsys):
 
 
 def test_settings_that_are_not_given_are_those_of_the_preset():
-    assert a_run().config().ppo.epochs == 5
+    assert a_run().config().ppo.epochs == 3
     assert a_run(preset="paper").config().ppo.epochs == 10
