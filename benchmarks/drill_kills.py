@@ -184,7 +184,10 @@ class Attempt:
         """
         pid = self._process.pid if self._forked is None else self._forked.pid
         while (code := self.wait(POLL)) is None:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except FileNotFoundError:  # it has just ended
+                continue
             if sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") >= seconds:  # user, system
                 return None
         return code

@@ -41,7 +41,7 @@ class State:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.path = folder / f"{name.replace(' ', '-')}.json"
+        self.path = folder / f"{name.replace(' ', '-')}.tally.json"
         self.place = self.path.with_suffix("")
         self.tally = Tally(**json.loads(self.path.read_text())) if self.path.exists() else Tally()
 

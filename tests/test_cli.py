@@ -32,6 +32,8 @@ def test_without_a_command_the_commands_are_listed(capsys):
         (["play", "nothing", "--episodes", "-3"], "--episodes is -3"),
         (["train", "FrankaReach", "--out", ""], "--out is empty"),
         (["train", "FrankaReach", "--out="], "--out is empty"),
+        (["train", "FrankaReach", "--curriculum", "dense", ""], "--curriculum is empty"),
+        (["study", "show", "mask-ratio", "--set", "rnd.normalise=a b"], "rnd.normalise"),
         (["study", "run", "difficulty", "--out", ""], "--out is empty"),
         (["report", ""], "an argument is empty"),
         (["train", "FrankaReach", "--mimex.lr", "inf"], "--mimex.lr is inf"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import pairwise
 
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
@@ -39,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _require_values(arguments: Sequence[str]) -> None:
     """Raises an error for words without letters, such as a shell makes of an unset variable."""
-    for before, word in pairwise(arguments):
+    flag = "an argument"  # or the last flag, whose value it is
+    for word in arguments[1:]:
         name, equals, value = word.partition("=")
+        flag = name if name.startswith("--") else flag
         if not word or (equals and not value and name.startswith("--")):
-            flag = name or (before if before.startswith("--") else "an argument")
             raise ValueError(f"{flag} is empty: give it a value, or leave it out")
 
 

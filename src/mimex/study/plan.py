@@ -72,7 +72,8 @@ class PlannedRun:
         except SystemExit as error:  # how tyro refuses, having printed a box of words
             lines = [line.strip() for line in said.getvalue().splitlines()]
             words = "; ".join([line for line in lines if line.strip("- ")][1:4])
-            raise ValueError(f"the run {self.name} cannot be made: {words}") from error
+            given = ", ".join(self.settings)
+            raise ValueError(f"the run {self.name} cannot be made with {given}: {words}") from error
 
 
 @dataclass(frozen=True)
