@@ -171,8 +171,9 @@ class RunFolder:
         notes = self.check(config, force_keys, defaults)
         begun, now = self._begun(), about()
         start = now if begun is None else begun | {"resumed": [*begun["resumed"], now]}
-        _write(self.path / "config.json", json.dumps(config, indent=2, default=os.fspath))
-        _write(self.path / "about.json", json.dumps(start, indent=2))
+        for name, content in (("config.json", config), ("about.json", start)):
+            with replacing(self.path / name) as aside:
+                aside.write_text(json.dumps(content, indent=2, default=os.fspath) + "\n")
         return notes
 
     def restore_metrics(self, saved: tuple[int, int | None] | None, first_save: int) -> list[str]:
@@ -297,8 +298,3 @@ def _step(row: bytes) -> float | None:
         return None
     number = isinstance(step, int | float) and not isinstance(step, bool)
     return step if number and 0 <= step < math.inf else None
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as aside:
-        aside.write_text(f"{text}\n")
