@@ -136,7 +136,7 @@ def _speed(run: Run) -> float:
 
 def summary(runs: Sequence[Run], metrics: Sequence[str]) -> str:
     """What each method came to, where all have several seeds; else nothing."""
-    groups = group_runs(runs)
+    groups = grouped(runs)
     if any(len(group.runs) < 2 for group in groups):
         return ""
     lines = ["| task | method | " + " | ".join(title(name) for name in metrics) + " |"]
@@ -171,6 +171,14 @@ def commands(runs: Sequence[Run]) -> str:
         line = re.sub(r"^\S+", "mimex", run.about["command"])
         lines.append(re.sub(r"--out \S*?([^/\s]+)(?=\s|$)", r"--out runs/\1", line))
     return "\n".join(["Commands:", "", "```sh", *lines, "```", ""])
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Runs by method: of a study by the names it gave them, TASK-METHOD-SEED; else by settings."""
+    names = {run.name: run.name.removeprefix(f"{run.task}-").rpartition("-") for run in runs}
+    if all(seed == str(run.seed) for run in runs for _, _, seed in [names[run.name]]):
+        return group_runs(runs, {name: method for name, (method, _, _) in names.items()})
+    return group_runs(runs)
 
 
 def panels(runs: Sequence[Run]) -> list[str]:
@@ -227,7 +235,7 @@ def main() -> None:
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
     )
     with matplotlib.rc_context(STYLE):
-        save(metrics_figure(group_runs(runs), shown), RESULTS / args.name, ("png",))
+        save(metrics_figure(grouped(runs), shown), RESULTS / args.name, ("png",))
     print(text)
 
 
