@@ -85,7 +85,7 @@ class Encoder(nn.Module, ABC):
         device: Where it works.
     """
 
-    chunk = 2048
+    chunk = 512
 
     def __init__(
         self, reader: ObservationReader, layout: Layout, feature_dim: int, width: int
