@@ -92,7 +92,7 @@ WORLDS: dict[str, Callable[[Floats, np.random.Generator], Tensor]] = {
 }
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in BONUSES if name not in ("none", "constant")},
+    **{name: (name, {}) for name in BONUSES if name not in ("none", "constant", "count")},
     "mimex, lr 1e-3": ("mimex", {"lr": 1e-3}),
     "mimex, lr 1e-3, actions": ("mimex", {"lr": 1e-3, "action_dim": 4}),
 }

@@ -26,7 +26,7 @@ TASKS = ("FrankaReach", "FrankaPick", "KukaReach", "KukaPick")
 AFTER, ENVS, STEPS = (50, 200, 800), 64, 256
 
 ROWS: dict[str, tuple[str, int, dict[str, Any]]] = {  # the bonus, the stride of windows, settings
-    **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant")},
+    **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant", "count")},
     "mimex, lr 1e-3": ("mimex", 1, {"lr": 1e-3}),
     "mimex, lr 1e-3, stride 8, actions": ("mimex", 8, {"lr": 1e-3, "action_dim": True}),
     "the same, newest step hidden": (

@@ -14,6 +14,7 @@ BONUSES = {
     "pseudocount": "pseudocount:PseudoCount",
     "disagreement": "disagreement:Disagreement",
     "e3b": "e3b:E3B",
+    "count": "count:Count",
 }
 """File and class of every bonus, by the name that settings, studies and reports know it by.
 

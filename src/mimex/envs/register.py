@@ -18,9 +18,9 @@ def register_all() -> None:
         _register(
             f"mimex/{task}-v0", task, "single:Manipulation", "manipulation:VectorManipulation"
         )
-    for game in ("DeepSea", "OrderedButtons"):
-        if (env_id := f"mimex/{game}-v0") not in gymnasium.registry:
-            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.small:{game}")
+    for game in ("small:DeepSea", "small:OrderedButtons", "motion:PointMaze", "motion:FlagCar"):
+        if (env_id := f"mimex/{game.partition(':')[2]}-v0") not in gymnasium.registry:
+            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.{game}")
     for task in NAMES:  # without a version of ours: dm_control's counts
         _register(f"{PREFIX}{task}", task, "dmc:DMC", "dmc_vector:VectorDMC")
 

@@ -1,6 +1,6 @@
-"""Two small games whose only difficulty is exploration: deep sea and ordered buttons.
+"""Small games whose only difficulty is exploration: deep sea and ordered buttons (more: `motion`).
 
-They cost microseconds a step, so that whole studies of bonuses fit into minutes. Both say in
+They cost microseconds a step, so that whole studies of bonuses fit into minutes. All say in
 `info["success"]` whether the episode was solved, and can be saved and restored.
 """
 
@@ -24,18 +24,21 @@ Rows = NDArray[np.intp]
 
 
 class SmallGame(VectorEnv[Any, Any, Any]):
-    """N copies of a game on whole numbers, which begin anew in the same step as they end.
+    """N copies of a game, which begin anew in the same step as they end.
 
     Attributes:
         episode_steps: Steps after which an episode is over.
         has_an_end: Whether that is part of the game; else it is cut off there (truncated).
+        ends_when_solved: Whether a solved game is over, too.
+        arrays: What the game is made of, each (N, ...), by name; `steps` and `success` are always
+            there.
 
     Args:
         num_envs: How many copies.
-        features: Numbers of an observation.
-        actions: How many there are to choose from.
+        seen: What a player sees.
+        actions: What there is to do.
         episode_steps: Steps after which an episode is over.
-        state: Names of the arrays (N,) of whole numbers that the game is made of.
+        state: Values of the game's arrays before it begins, by name.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
@@ -43,21 +46,26 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
     place_kind = "state"
-    has_an_end = False
+    has_an_end = ends_when_solved = False
 
     def __init__(
-        self, num_envs: int, features: int, actions: int, episode_steps: int, state: tuple[str, ...]
+        self,
+        num_envs: int,
+        seen: spaces.Box,
+        actions: spaces.Discrete | spaces.Box,
+        episode_steps: int,
+        state: Mapping[str, Any],
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
         self.num_envs, self.episode_steps = num_envs, episode_steps
-        self.single_observation_space = spaces.Box(0.0, 1.0, (features,), np.float32)
-        self.single_action_space = spaces.Discrete(actions)
+        self.single_observation_space = seen
+        self.single_action_space = actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        names = ("steps", "success", *state)
-        self.arrays: dict[str, NDArray[np.int64]] = {
-            name: np.zeros(num_envs, np.int64) for name in names
+        self.arrays: dict[str, Array] = {
+            name: np.repeat(np.asarray(value)[None], num_envs, axis=0)
+            for name, value in {"steps": 0, "success": 0, **state}.items()
         }
         self.generators = generators(None, num_envs)
 
@@ -88,18 +96,14 @@ class SmallGame(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[NDArray[np.float32], Array, Array, Array, dict[str, Any]]:
         """Make one move in every game."""
-        chosen = np.asarray(actions)
-        choices = int(self.single_action_space.n)  # type: ignore[attr-defined]
-        if chosen.shape != (self.num_envs,) or not ((chosen >= 0) & (chosen < choices)).all():
-            raise ValueError(
-                f"actions are {chosen!r}, but {self.num_envs} environment(s) need as many whole "
-                f"numbers from 0 to {choices - 1}"
-            )
-        rewards, solved = self.play(chosen)
+        rewards, solved = self.play(self._checked(np.asarray(actions)))
         self.arrays["success"] |= solved
         self.arrays["steps"] += 1
-        ended, never = self.arrays["steps"] >= self.episode_steps, np.zeros(self.num_envs, bool)
-        terminated, truncated = (ended, never) if self.has_an_end else (never, ended)
+        late, never = self.arrays["steps"] >= self.episode_steps, np.zeros(self.num_envs, bool)
+        terminated, truncated = (late, never) if self.has_an_end else (never, late)
+        if self.ends_when_solved:
+            terminated, truncated = terminated | solved, truncated & ~solved
+        ended = terminated | truncated
         observation = self.observe()
         info: dict[str, Any] = {"success": self.arrays["success"].astype(bool)}
         if not ended.any():
@@ -110,6 +114,20 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         info["_final_obs"] = mask_of(rows.astype(np.int32), self.num_envs)
         self._begin(rows)
         return self.observe(), rewards, terminated, truncated, info
+
+    def _checked(self, actions: Array) -> Array:
+        """What was chosen; numbers outside a box are brought to its border."""
+        space = self.single_action_space
+        if isinstance(space, spaces.Discrete):
+            right = bool(((actions >= 0) & (actions < space.n)).all())
+            what = f"whole numbers from 0 to {space.n - 1}"
+        else:
+            right, what = bool(np.isfinite(actions).all()), f"rows of {space.shape} numbers"
+        if actions.shape != self.action_space.shape or not right:
+            raise ValueError(
+                f"actions are {actions!r}, but {self.num_envs} environment(s) need as many {what}"
+            )
+        return actions.clip(space.low, space.high) if isinstance(space, spaces.Box) else actions
 
     def _begin(self, rows: Rows) -> None:
         for name in ("steps", "success"):
@@ -149,7 +167,8 @@ class DeepSea(SmallGame):
     ) -> None:
         if size < 2:
             raise ValueError(f"size is {size}, but must be 2 or more")
-        super().__init__(num_envs, size * size, 2, size, ("column",))
+        seen, actions = spaces.Box(0.0, 1.0, (size * size,), np.float32), spaces.Discrete(2)
+        super().__init__(num_envs, seen, actions, size, {"column": 0})
         self.size, self.move_cost = size, move_cost
         self._right = np.random.default_rng(mapping).integers(2, size=(size, size))
 
@@ -209,9 +228,9 @@ class OrderedButtons(SmallGame):
             raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
-        super().__init__(
-            num_envs, cells + 2, 3, episode_steps or 3 * cells, ("cell", "lamp", "time_left")
-        )
+        seen, actions = spaces.Box(0.0, 1.0, (cells + 2,), np.float32), spaces.Discrete(3)
+        state = {"cell": 0, "lamp": 0, "time_left": 0}
+        super().__init__(num_envs, seen, actions, episode_steps or 3 * cells, state)
         self.cells, self.press_cost = cells, press_cost
         self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
 

@@ -69,10 +69,11 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     studies; the first two of the bonuses are what the others are compared with.
     """
     chosen = {}
-    for place, bonus in enumerate(BONUSES):
+    for (dashes, colour), bonus in zip(
+        product(DASHES, (*BASELINES, *OKABE_ITO)), BONUSES, strict=False
+    ):
         if bonus in labels:
-            colours = (*BASELINES, *OKABE_ITO)
-            chosen[bonus] = Style(colours[place % len(colours)], ())
+            chosen[bonus] = Style(colour, dashes)
     taken = {style.colour for style in chosen.values()}
     free = (
         Style(colour, dashes)
