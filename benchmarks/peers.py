@@ -1,15 +1,14 @@
-"""PPO beside its peers: `mimex train`, Stable-Baselines3 and rsl_rl on the same environments.
+"""PPO beside its peers: ours, Stable-Baselines3's and rsl_rl's on the same environments.
 
     pip install stable-baselines3 rsl-rl-lib
-    python -m benchmarks.peers --steps 8000000 --seeds 0 1 2    trains what is not finished yet
-    python -m benchmarks.peers --libraries mimex --runs DIR     takes our runs from their folders
-    python -m benchmarks.peers_report                           writes results/peers.md and .png
+    python -m benchmarks.peers --seeds 0 1 2       trains what is not finished yet
+    python -m benchmarks.peers_report              writes results/peers.md and .png
 
-Each run becomes results/peers/LIBRARY-TASK-SEED.csv when it is finished, and is then skipped; a
-peer's run that was interrupted begins anew, ours continues. All have dense reward, the same step
-budget and threads, and are evaluated alike: the policy's mean plays one episode from each of the
-same starts (`mimex.train.evaluate`). Seconds are those of collecting and learning (ours with logs
-and checkpoints), without evaluations. Runs are made in turn; let nothing else run beside them.
+Each run becomes results/peers/LIBRARY-TASK-SEED.csv when it is finished, and is then skipped; one
+that was interrupted begins anew. All have dense reward, the same step budget, one thread, and are
+evaluated alike: the policy's mean plays one episode from each of the same starts
+(`mimex.train.evaluate`). Seconds are processor time of collecting and learning, without
+evaluations: what the wall clock shows if nothing else runs on the core.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import argparse
 import contextlib
 import csv
 import io
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,15 +29,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimex.commands.build import make_env, seed_for
-from mimex.config import MAY_CHANGE, TrainConfig, parse
+from mimex.commands.build import make_env, make_training, seed_for
+from mimex.config import TrainConfig, parse
 from mimex.files import replacing
-from mimex.nn.parallel import available_cores
-from mimex.study.runs import Run, find_runs
+from mimex.nn.parallel import keep_memory, use_workers
 from mimex.train.evaluate import evaluate
 
 RESULTS = Path(__file__).parent / "results" / "peers"
-COLUMNS = ("library", "version", "task", "seed", "threads", "step", "seconds", "success")
+COLUMNS = ("library", "version", "task", "seed", "step", "seconds", "success")
 
 Learner = tuple[Callable[[], int], Callable[[Any], Any]]
 """Collects a rollout, learns from it and returns its steps; and the policy's mean."""
@@ -212,27 +209,49 @@ def rsl_rl(config: TrainConfig) -> Learner:
     return advance, policy
 
 
-PEERS: dict[str, tuple[Callable[[TrainConfig], Learner], str]] = {
+def ours(config: TrainConfig) -> Learner:
+    """`mimex train TASK --reward dense`: the cpu preset, the same for all tasks."""
+    keep_memory()
+    training = make_training(config)
+    rows = training.rows(sys.maxsize)
+
+    def advance() -> int:
+        before = training.step
+        next(rows)
+        return training.step - before
+
+    return advance, training.agent.algorithm.policy
+
+
+LIBRARIES: dict[str, tuple[Callable[[TrainConfig], Learner], str]] = {
+    "mimex": (ours, "mimex"),
     "sb3": (sb3, "stable-baselines3"),
     "sb3-parallel": (sb3_parallel, "stable-baselines3"),
     "rsl_rl": (rsl_rl, "rsl-rl-lib"),
 }
-LIBRARIES = ("mimex", *PEERS)
+
+BUDGETS = {
+    "FrankaReach": 500_000,
+    "FrankaPick": 4_000_000,
+    "FrankaCabinet": 2_500_000,
+    "KukaPick": 3_000_000,
+}
+"""Steps of a run, by task."""
 
 
-def train_peer(library: str, config: TrainConfig) -> Rows:
-    """Trains a peer to the end of its budget."""
-    torch.set_num_threads(config.threads or available_cores())
-    advance, policy = PEERS[library][0](config)
+def train(library: str, config: TrainConfig) -> Rows:
+    """Trains to the end of the budget."""
+    use_workers(1)  # and PyTorch with it
+    advance, policy = LIBRARIES[library][0](config)
     env = make_env(config, config.eval.episodes)
     player: Any = SimpleNamespace(  # in the form of an agent: `evaluate` plays it as it plays ours
         policy=lambda seen, deterministic, step: policy(seen)
     )
     rows, step, seconds, every = [], 0, 0.0, config.eval.every
     while step < config.steps:
-        before, start = step, time.perf_counter()
+        before, start = step, time.process_time()
         step += advance()
-        seconds += time.perf_counter() - start
+        seconds += time.process_time() - start
         if step // every > before // every or step >= config.steps:
             score = evaluate(env, player, seed=seed_for(config, "evaluation")).score
             rows.append((step, seconds, score))
@@ -240,73 +259,34 @@ def train_peer(library: str, config: TrainConfig) -> Rows:
     return rows
 
 
-def our_rows(run: Run) -> Rows:
-    """The evaluations of one of our runs, without the time that they took."""
-    steps, success = run.columns["step"], run.columns["eval/success"]
-    rollout = run.config["envs"] * run.config["loop"]["rollout_steps"]
-    evaluating = run.columns.get("time/evaluating", np.zeros(len(steps)))  # of the row before
-    spent = rollout / run.columns["time/steps_per_second"] - np.nan_to_num(evaluating)
-    seconds = spent.cumsum()
-    return [(int(steps[i]), seconds[i], success[i]) for i in np.flatnonzero(np.isfinite(success))]
-
-
-def check(run: Run, config: TrainConfig) -> None:
-    """Refuses a run of ours that was not made as the script makes them."""
-    expected, ignored = config.to_dict(), {*MAY_CHANGE, "horizon", "eval"} - {"threads"}
-    found = run.config | {"threads": run.config["threads"] or run.about.get("cores")}
-    other = [key for key in expected if key not in ignored and found.get(key) != expected[key]]
-    if other or run.columns["step"][-1] < config.steps:
-        raise SystemExit(
-            f"{run.path} cannot be compared: its {', '.join(other) or 'steps'} differ from those "
-            f"of `mimex train {config.task} --reward dense --steps {config.steps} --threads "
-            f"{config.threads}`. Leave it out of --runs to train it, or give --threads or --steps."
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
-    parser.add_argument("--tasks", nargs="+", choices=ISAAC_LAB, default=list(ISAAC_LAB))
+    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
+    parser.add_argument("--tasks", nargs="+", choices=BUDGETS, default=list(BUDGETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--steps", type=int, default=8_000_000, help="budget of each run")
-    parser.add_argument("--every", type=int, default=250_000, help="steps between evaluations")
+    parser.add_argument("--steps", type=int, help="budget of each run, instead of BUDGETS")
+    parser.add_argument("--every", type=int, default=125_000, help="steps between evaluations")
     parser.add_argument("--envs", type=int, default=512, help=f"of all but sb3 ({ZOO_ENVS})")
-    parser.add_argument("--threads", type=int, default=available_cores())
-    parser.add_argument("--runs", nargs="+", type=Path, default=[], help="our runs made before")
-    parser.add_argument("--folders", type=Path, default=Path("runs/peers"), help="of our new runs")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    dense = [run for run in find_runs(options.runs) if run.config["reward"] == "dense"]
-    ours = {(run.task, run.seed): run for run in dense if run.config["bonus"] == "none"}
     for seed, task, library in product(options.seeds, options.tasks, options.libraries):
         path = options.results / f"{library}-{task}-{seed}.csv"
-        if path.exists() and int(path.read_text().split(",")[-3]) >= options.steps:
+        if path.exists():
             continue
         arguments = [
-            task, "--reward", "dense", "--steps", str(options.steps), "--seed", str(seed),
-            "--envs", str(options.envs), "--threads", str(options.threads),
-            "--eval.every", str(options.every), "--out", str(options.folders / f"{task}-{seed}"),
+            task, "--reward", "dense", "--steps", str(options.steps or BUDGETS[task]),
+            "--seed", str(seed), "--envs", str(options.envs), "--threads", "1",
+            "--eval.every", str(options.every),
         ]  # fmt: skip
-        config = parse(arguments).checked()
         print(f"{library} on {task}, seed {seed}", flush=True)
-        if library == "mimex":
-            if (run := ours.get((task, seed))) is None:
-                command = [sys.executable, "-m", "mimex.cli", "train", *arguments]
-                if code := subprocess.run(command).returncode:
-                    raise SystemExit(code)
-                (run,) = find_runs([config.folder])
-            check(run, config)
-            revision = run.about.get("git_revision") or "unknown"  # 40 digits, perhaps "-dirty"
-            made, rows = revision[:10] + revision[40:], our_rows(run)
-        else:
-            made, rows = version(PEERS[library][1]), train_peer(library, config)
+        rows = train(library, parse(arguments).checked())
         with replacing(path) as aside, aside.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for step, seconds, success in rows:
-                run_of = (library, made, task, seed, options.threads)
+                run_of = (library, version(LIBRARIES[library][1]), task, seed)
                 writer.writerow((*run_of, step, f"{seconds:.2f}", f"{success:.4f}"))
 
 

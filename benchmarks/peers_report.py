@@ -21,8 +21,8 @@ import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import ISAAC_LAB, LIBRARIES, PEERS, RESULTS
-from mimex.nn.parallel import available_cores
+from benchmarks.machine import describe
+from benchmarks.peers import BUDGETS, LIBRARIES, RESULTS
 from mimex.study.figures import STYLE, save
 from mimex.study.panels import styles
 
@@ -42,10 +42,10 @@ def load(folder: Path) -> tuple[Curves, set[str]]:
             rows = list(csv.DictReader(file))
         curve = [(int(r["step"]), float(r["seconds"]) / 60, float(r["success"])) for r in rows]
         found[rows[0]["task"]][rows[0]["library"]].append(np.array([(0, 0, 0), *curve]))
-        made.add(f"{rows[0]['library']} {rows[0]['version']} on {rows[0]['threads']} threads")
+        made.add(f"{rows[0]['library']} {rows[0]['version']}")
     if not found:
         raise SystemExit(f"{folder} has no runs: make some with `python -m benchmarks.peers`.")
-    tasks = [*(task for task in ISAAC_LAB if task in found)]
+    tasks = [*(task for task in BUDGETS if task in found)]
     return {t: {lib: found[t][lib] for lib in LIBRARIES if lib in found[t]} for t in tasks}, made
 
 
@@ -98,7 +98,7 @@ def draw(curves: Curves, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    look = styles(LIBRARIES)
+    look = styles(list(LIBRARIES))
     with matplotlib.rc_context(STYLE):
         size = (2.6 * len(curves) + 0.4, 4.4)
         figure, axes = plt.subplots(2, len(curves), figsize=size, squeeze=False, sharey=True)
@@ -133,14 +133,13 @@ def main() -> None:
     report = [
         "# PPO beside its peers", "",
         f"Made by `python -m benchmarks.peers` and `python -m benchmarks.peers_report`: "
-        f"{', '.join(sorted(made))}, {available_cores()} cores. Dense reward, state observations.",
+        f"{', '.join(sorted(made))}; {describe()}. Dense reward, state observations, one thread.",
         "", *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
         "", "![Success over steps and over minutes](peers.png)",
         "", "## Over steps", "", *table(curves, STEPS),
-        "", "## Over wall time", "", *table(curves, MINUTES),
+        "", "## Over minutes of processor time", "", *table(curves, MINUTES),
         "", "## Settings", "",
-        "mimex: `mimex train TASK --reward dense`, the cpu preset for all tasks.",
-        *(f"\n{name}: {inspect.getdoc(learner)}" for name, (learner, _) in PEERS.items()),
+        *(f"{name}: {inspect.getdoc(learner)}\n" for name, (learner, _) in LIBRARIES.items()),
     ]  # fmt: skip
     folder.with_name("peers.md").write_text("\n".join(report) + "\n")
     print("\n".join(report))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gymnasium
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import torch
 from benchmarks import peers, peers_report
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex.study.runs import Run
 
 LENGTH = 3
 
@@ -54,16 +51,18 @@ def test_rsl_rl_is_told_of_time_outs_and_paid_by_the_second(env):
     np.testing.assert_array_equal(extras["time_outs"], dones.bool())
 
 
-def test_the_seconds_of_our_runs_leave_out_evaluations():
-    columns = {
-        "step": np.array([200.0, 300.0, 400.0]),  # the first rollout was for statistics alone
-        "eval/success": np.array([np.nan, 0.25, 0.5]),
-        "time/steps_per_second": np.array([50.0, 100.0, 10.0]),
-        "time/evaluating": np.array([np.nan, np.nan, 8.0]),  # of the second row's evaluation
-    }
-    config = {"envs": 10, "loop": {"rollout_steps": 10}}
-    run = Run("run", Path("run"), config, {}, columns)
-    assert peers.our_rows(run) == [(300, 3.0, 0.25), (400, 5.0, 0.5)]
+@pytest.mark.parametrize("library", ["mimex", "sb3-parallel"])
+def test_every_library_trains_and_is_evaluated_alike(library, monkeypatch, tmp_path):
+    arguments = ["--libraries", library, "--tasks", "FrankaReach", "--steps", "1000"]
+    small = ["--envs", "32", "--every", "1000", "--results", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["peers", *arguments, *small])
+    peers.main()
+    curves, made = peers_report.load(tmp_path)
+    ((curve,),) = curves["FrankaReach"].values()
+    assert len(curve) == 2
+    assert curve[1, peers_report.STEPS] >= 1000
+    assert curve[1, peers_report.MINUTES] > 0
+    assert [name.split()[0] for name in made] == [library]
 
 
 def test_the_table_compares_at_the_same_steps_and_the_same_minutes():
