@@ -69,6 +69,35 @@ class Maze(gymnasium.Env[Any, Any]):
         return self.place[0] * self.SIZE + self.place[1]
 
 
+class GoalPoint(gymnasium.Env[Any, Any]):
+    """A point moves to a goal, and pays its distance at every step; the observation is a Dict."""
+
+    SPEED, NEAR = 0.1, 0.1  # units a step; distance that counts as being there
+
+    def __init__(self) -> None:
+        box = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.observation_space = spaces.Dict({"place": box, "goal": box})
+        self.action_space = box
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place, self.goal = self.np_random.uniform(-1, 1, (2, 2))
+        return self._seen, {}
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self.place = np.clip(self.place + self.SPEED * np.clip(action, -1, 1), -1, 1)
+        distance = float(np.linalg.norm(self.place - self.goal))
+        return self._seen, -distance, False, False, {"success": distance < self.NEAR}
+
+    @property
+    def _seen(self) -> dict[str, Any]:
+        return {"place": self.place.astype(np.float32), "goal": self.goal.astype(np.float32)}
+
+
+gymnasium.register("GoalPoint-v0", GoalPoint, max_episode_steps=50)
+
 TASKS: dict[str, Callable[[], Env]] = {
     "flag": lambda: FlagOnly(gymnasium.make("MountainCar-v0")),
     "acrobot": lambda: gymnasium.make("Acrobot-v1"),

@@ -20,6 +20,17 @@ def test_an_average_bonus_is_paid_beta_times_the_average_reward_of_the_task():
     assert rewards.intrinsic.tolist() == pytest.approx([0.5 * 3 * 0.5, 0.5 * 3 * 1.5])
 
 
+def test_living_on_is_paid_beside_the_bonus_and_never_without_one():
+    costs, raw = torch.tensor([-2.0, -4.0]), torch.tensor([0.01, 0.03])
+    rewards = BonusScale(0.5, alive=1.0).combine(costs, raw)
+    assert rewards.living.tolist() == pytest.approx([3.0, 3.0])  # an average step costs 3
+    assert rewards.intrinsic.tolist() == pytest.approx([3 + 0.75, 3 + 2.25])
+    assert rewards.total.tolist() == pytest.approx([-2 + 3.75, -4 + 5.25])
+    assert BonusScale(alive=1.0).combine(costs, torch.zeros(2)).total.tolist() == costs.tolist()
+    with pytest.raises(ValueError, match=r"alive=1.*unit='task'"):
+        BonusScale(0.05, "raw", alive=1.0)
+
+
 def test_where_the_task_pays_nothing_bonuses_add_up_to_a_return_of_beta():
     scale = BonusScale(0.5, discount=0.9)
     rewards = scale.combine(torch.zeros(200, 1), torch.full((200, 1), 7.0))

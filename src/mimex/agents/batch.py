@@ -39,7 +39,8 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
     """Values, advantages and returns of a rollout, flat and ready to learn from.
 
     With one head both rewards are one stream, whose episodes end. With two the bonus, without its
-    weight beta, has its own, which runs on across episodes.
+    weight beta, has its own, which runs on across episodes; what is paid for living on is the
+    task's, or it would not make a difference there.
     """
     settings, ended = agent.settings, rollout.ended
     flat = {part: values.flatten(0, 1) for part, values in rollout.observations.items()}
@@ -51,7 +52,7 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
     never = torch.zeros_like(ended)
     results = [
         gae(
-            rewards.extrinsic if agent.heads == 2 else rewards.total,
+            rewards.extrinsic + rewards.living if agent.heads == 2 else rewards.total,
             now[..., 0],
             after[..., 0],
             terminated=rollout.terminated,
@@ -61,9 +62,10 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
         )
     ]
     if agent.heads == 2:
+        novelty = rewards.intrinsic - rewards.living
         results.append(
             gae(
-                rewards.intrinsic / beta if beta else torch.zeros_like(rewards.intrinsic),
+                novelty / beta if beta else torch.zeros_like(novelty),
                 now[..., 1],
                 over_episodes,
                 terminated=never,

@@ -43,7 +43,9 @@ class Rewards(NamedTuple):
     total: Tensor
     extrinsic: Tensor
     intrinsic: Tensor
-    """As it is paid: in its unit and multiplied by beta."""
+    """As it is paid: in its unit and multiplied by beta, with what a step is paid for living on."""
+    living: Tensor | float = 0.0
+    """That part of it, which every step has alike."""
 
     @property
     def share(self) -> float:
@@ -61,9 +63,14 @@ class BonusScale:
     bonuses then add up to a discounted return of beta. Once the agent finds more than that, the
     bonus is small beside it. Nothing is subtracted: a bonus stays positive.
 
+    Where every step costs something and ending the episode is a way out, ``alive=1`` pays an
+    average step's cost back, so that beta can stay as small as novelty should be.
+
     Args:
         beta: Weight of the bonus: size of an average bonus beside the average size of the task's
             reward, or beside returns of 1 where the task pays less.
+        alive: What every step is paid beside the bonus, in average sizes of the task's reward: 1
+            covers an average cost. Nothing is paid where there is no bonus.
         unit: Whether beta is beside the "task", or a factor on the "raw" bonus as it comes, whose
             size is another in every task (the paper, with beta 0.05).
         discount: Of returns, for what a return of 1 is in a step.
@@ -92,6 +99,7 @@ class BonusScale:
         beta: float = BETA,
         unit: Unit = "task",
         *,
+        alive: float = 0.0,
         discount: float = 0.99,
         half_life: float = HALF_LIFE,
         schedule: Schedule = "constant",
@@ -113,10 +121,12 @@ class BonusScale:
             raise ValueError(f"discount={discount} is outside [0, 1).")
         if not 0 < half_life <= LONGEST:
             raise ValueError(f"half_life={half_life} must be positive and at most {LONGEST}.")
-        for name, number in (("beta", beta), ("final_beta", final_beta)):
+        for name, number in (("beta", beta), ("final_beta", final_beta), ("alive", alive)):
             if not isinstance(number, int | float) or not math.isfinite(number):
                 raise ValueError(f"{name}={number} must be a finite number.")
-        self.unit, self.discount, self.half_life = unit, discount, half_life
+        if alive and unit == "raw":
+            raise ValueError(f"alive={alive} is in units of the task: it needs unit='task'.")
+        self.unit, self.discount, self.half_life, self.alive = unit, discount, half_life, alive
         self.schedule, self.over_steps = schedule, over_steps
         self.initial_beta, self.final_beta = beta, final_beta
         self.steps = 0  # environment steps so far
@@ -151,16 +161,19 @@ class BonusScale:
                 f"extrinsic has shape {tuple(extrinsic.shape)} and bonus {tuple(bonus.shape)}; "
                 "expected the same shape, (M, N) or (N,)."
             )
-        scaled = bonus
+        scaled, living = bonus, torch.zeros_like(bonus)
         if self.unit == "task" and bonus.numel():
             average, unit = self._measure(extrinsic, bonus, update=update)
             rows = bonus.double().reshape(len(average), -1)
             multiples = torch.where(average > 0, rows / average, 0.0).clamp(-LARGEST, LARGEST)
             scaled = (unit * multiples).reshape(bonus.shape).to(bonus.dtype)
-        intrinsic = self.beta * scaled
+            if self.alive:
+                paid = torch.where(average > 0, self.alive * unit, 0.0)
+                living = paid.expand_as(rows).reshape(bonus.shape).to(bonus.dtype)
+        intrinsic = self.beta * scaled + living
         if update:
             self.steps += bonus.numel()
-        return Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
+        return Rewards(extrinsic + intrinsic, extrinsic, intrinsic, living)
 
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
         """The average bonus at each step, and what an average one is paid: ``(M, 1)`` each.

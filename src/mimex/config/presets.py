@@ -43,10 +43,9 @@ CPU_PIXELS = replace(CPU, lr=2e-4)
 """The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
 steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
 
-COVERS_COSTS = 1.0
-"""Beta of the cpu preset on PixMC-Sparse, where every step costs an action's penalty and touching
-the arm is a way out: an average bonus outweighs an average step's cost. On sparse FrankaReach
-MIMEx's episodes last 190 of 200 steps with it after 0.3 million steps, with 0.3 they last 19."""
+COVERS_COSTS = {"alive": 1.0}
+"""Of the cpu preset on PixMC-Sparse, where every step costs an action's penalty and touching the
+arm is a way out: an average step's cost is paid back (docs/how-big.md)."""
 
 STATE_ENVS, PIXEL_ENVS = 512, 64
 """Environments of the cpu preset."""

@@ -67,7 +67,7 @@ class PixMC(Family):
             return chosen | {
                 **({} if pixels else BONUSES_OF_NUMBERS),
                 "envs": REPLAY_ENVS,
-                "scale": {"beta": COVERS_COSTS},
+                "scale": COVERS_COSTS,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
             }
         if name == "paper":
@@ -83,7 +83,7 @@ class PixMC(Family):
             "envs": PIXEL_ENVS if pixels else STATE_ENVS,
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
-            "scale": {"beta": COVERS_COSTS},
+            "scale": COVERS_COSTS,
         }
 
     def kind(self, config: TrainConfig) -> str:
