@@ -1,5 +1,6 @@
 import numpy as np
 import torch
+from gymnasium import spaces
 from tests.parts import actions, picture_and_numbers, reader
 
 from mimex.agents.batch import Batch
@@ -11,6 +12,7 @@ from mimex.agents.encoders import (
 )
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.spaces import ObservationReader
 from mimex.nn.vit import ViT
 
 
@@ -51,6 +53,17 @@ def test_policy_and_bonus_see_the_normalised_vector():
     expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])
     torch.testing.assert_close(encoder.embed(stored), expected)
     torch.testing.assert_close(encoder.join(stored, encoder.embed(stored)), expected)
+
+
+def test_codes_stay_as_they_are_beside_numbers_that_are_normalised():
+    space = spaces.Dict({"cell": spaces.Discrete(2), "speed": spaces.Box(-9, 9, (1,))})
+    encoder = VectorEncoder(ObservationReader(space))
+    seen = {"cell": np.array([0, 0, 0, 1]), "speed": np.array([[1.0], [3], [1], [3]])}
+    encoder.read(seen, watch=True)
+    encoder.normaliser.sync()
+    features = encoder.embed(encoder.read(seen))
+    expected = [[1, 0, -1], [1, 0, 1], [1, 0, -1], [0, 1, 1]]
+    torch.testing.assert_close(features, torch.tensor(expected, dtype=torch.float32))
 
 
 def test_reading_without_watching_leaves_the_statistics_alone():

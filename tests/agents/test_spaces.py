@@ -87,3 +87,15 @@ def test_discrete_actions_are_one_hot_to_the_agent():
 def test_other_action_spaces_are_refused_with_the_remedy():
     with pytest.raises(ValueError, match="agents take a Box of real numbers or Discrete"):
         ActionWriter(spaces.MultiDiscrete([2, 3]))
+
+
+def test_several_codes_follow_each_other_and_are_told_from_numbers():
+    space = spaces.Dict(
+        {"a": spaces.MultiDiscrete([2, 3], start=[0, 1]), "b": box(1), "c": spaces.MultiBinary(2)}
+    )
+    reader = ObservationReader(space)
+    stored = reader(
+        {"a": np.array([[1, 1], [0, 3]]), "b": np.array([[7.0], [8.0]]), "c": np.eye(2)}
+    )
+    assert stored["vector"].tolist() == [[0, 1, 1, 0, 0, 7, 1, 0], [1, 0, 0, 0, 1, 8, 0, 1]]
+    assert reader.codes.tolist() == [True] * 5 + [False] + [True] * 2

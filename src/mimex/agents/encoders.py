@@ -32,7 +32,10 @@ VIT_CHUNK = 8
 class Normaliser:
     """Normalises vectors by statistics that stand still until ``sync`` takes in what was seen.
 
-    Within a rollout one observation is therefore one vector, whenever it was met.
+    Within a rollout one observation is therefore one vector, whenever it was met. Codes of discrete
+    values stay as they are: the deviation of a code is that of how often it was met, so that a
+    policy would change with its own habits. On the deep sea one that had found the treasure in
+    every episode lost it so, and keeps it with codes as they are (seed 0, count bonus).
 
     Attributes:
         follow: Whether ``sync`` does so; otherwise numbers are only cut off.
@@ -41,9 +44,13 @@ class Normaliser:
     Args:
         size: Numbers a vector.
         device: Where vectors are.
+        codes: ``(size,)``, which of them are codes; none when left out.
     """
 
-    def __init__(self, size: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, size: int, device: torch.device | str = "cpu", codes: Tensor | None = None
+    ) -> None:
+        self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
         self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
         self._seen = RunningMeanStd((size,), device=device)
         self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
@@ -59,7 +66,8 @@ class Normaliser:
     def sync(self) -> None:
         """Uses the statistics of all that was watched from now on."""
         if self.follow and self._seen.count:
-            self._mean, self._scale = self._seen.mean.float(), (1 / self._seen.std).float()
+            self._mean = self._seen.mean.float().masked_fill(self._codes, 0.0)
+            self._scale = (1 / self._seen.std).float().masked_fill(self._codes, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """The statistics, those in use and those seen."""
@@ -93,7 +101,7 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.layout, self.feature_dim, self.width = layout, feature_dim, width
         self.reader, self.device = reader, reader.device
-        self.normaliser = Normaliser(reader.vector, reader.device)
+        self.normaliser = Normaliser(reader.vector, reader.device, reader.codes)
 
     def read(self, observation: Any, *, watch: bool = False) -> Stored:
         """What a rollout keeps of observations; ``watch`` takes them into the statistics."""

@@ -26,6 +26,7 @@ class ObservationReader:
     Attributes:
         image: Shape ``(C, H, W)`` of the picture, or None.
         vector: Numbers of the vector; 0 where there is nothing but a picture.
+        codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
 
     Args:
         space: Of a single observation.
@@ -51,7 +52,12 @@ class ObservationReader:
             height, width, depth = shape if self._channels_last else (*shape[1:], shape[0])
             self.image = (depth, height, width)
         self._vectors = {name: part for name, part in parts.items() if name != self._image}
-        self.vector = sum(_width(name, part) for name, part in self._vectors.items())
+        widths = {name: _width(name, part) for name, part in self._vectors.items()}
+        self.vector = sum(widths.values())
+        discrete = [not isinstance(part, spaces.Box) for part in self._vectors.values()]
+        self.codes = torch.tensor(discrete, dtype=torch.bool, device=self.device).repeat_interleave(
+            torch.tensor(list(widths.values()), dtype=torch.long, device=self.device)
+        )
 
     @property
     def square_image(self) -> tuple[int, int]:
@@ -92,6 +98,12 @@ class ObservationReader:
         if isinstance(space, spaces.Discrete):
             codes = torch.as_tensor(values, device=self.device).long() - int(space.start)
             return torch.nn.functional.one_hot(codes, int(space.n)).float()
+        if isinstance(space, spaces.MultiDiscrete):
+            codes = torch.as_tensor(values - space.start, device=self.device).long()
+            columns = zip(codes.flatten(1).T, space.nvec.flatten().tolist(), strict=True)
+            return torch.cat(
+                [torch.nn.functional.one_hot(*column) for column in columns], 1
+            ).float()
         vectors: Tensor = torch.as_tensor(values, dtype=torch.float32, device=self.device)
         return vectors if vectors.ndim == 2 else vectors.reshape(len(vectors), -1)
 
@@ -146,10 +158,12 @@ def _is_image(space: spaces.Space[Any]) -> bool:
 def _width(name: str, space: spaces.Space[Any]) -> int:
     if isinstance(space, spaces.Discrete):
         return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         return math.prod(space.shape)
     of = f"{name!r} of the observation" if name else "the observation"
     raise ValueError(
-        f"{of} is {space}, but agents take Box, Discrete, MultiBinary, or a Dict of these: "
+        f"{of} is {space}, but agents take Box, Discrete, MultiDiscrete, MultiBinary, or a Dict: "
         "flatten it with gymnasium's FlattenObservation"
     )

@@ -51,7 +51,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
     def __init__(
         self,
         num_envs: int,
-        seen: spaces.Box,
+        seen: spaces.Box | spaces.Discrete | spaces.MultiDiscrete,
         actions: spaces.Discrete | spaces.Box,
         episode_steps: int,
         state: Mapping[str, Any],
@@ -78,8 +78,8 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         """Makes one move in every game: rewards (N,), and which are solved now, (N,)."""
 
     @abstractmethod
-    def observe(self) -> NDArray[np.float32]:
-        """Return what the player sees, (N, features)."""
+    def observe(self) -> Array:
+        """Return what each player sees, (N, ...)."""
 
     @abstractmethod
     def places(self) -> Array:
@@ -87,14 +87,14 @@ class SmallGame(VectorEnv[Any, Any, Any]):
 
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    ) -> tuple[Array, dict[str, Any]]:
         """Begin all games; game i draws from a generator that depends on the seed and i alone."""
         if seed is not None:
             self.generators = generators(seed, self.num_envs)
         self._begin(np.arange(self.num_envs))
         return self.observe(), {}
 
-    def step(self, actions: Any) -> tuple[NDArray[np.float32], Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """Make one move in every game."""
         rewards, solved = self.play(self._checked(np.asarray(actions)))
         self.arrays["success"] |= solved
@@ -151,7 +151,7 @@ class DeepSea(SmallGame):
 
     Only going right in every one of `size` steps finds it, each of which costs a little, and which
     of the two actions goes right is another in every cell (Osband et al., 2020, bsuite): an agent
-    that tries actions at random needs some 2^size episodes. The observation is the cell, one-hot.
+    that tries actions at random needs some 2^size episodes. The observation is the cell's number.
 
     Args:
         num_envs: How many copies.
@@ -167,7 +167,7 @@ class DeepSea(SmallGame):
     ) -> None:
         if size < 2:
             raise ValueError(f"size is {size}, but must be 2 or more")
-        seen, actions = spaces.Box(0.0, 1.0, (size * size,), np.float32), spaces.Discrete(2)
+        seen, actions = spaces.Discrete(size * size + 1), spaces.Discrete(2)
         super().__init__(num_envs, seen, actions, size, {"column": 0})
         self.size, self.move_cost = size, move_cost
         self._right = np.random.default_rng(mapping).integers(2, size=(size, size))
@@ -185,12 +185,10 @@ class DeepSea(SmallGame):
         self.arrays["column"] = np.clip(column + np.where(right, 1, -1), 0, self.size - 1)
         return rewards, found
 
-    def observe(self) -> NDArray[np.float32]:
-        """Return the cell, one-hot; after the last row nothing."""
-        seen = np.zeros((self.num_envs, self.size, self.size), np.float32)
-        afloat = np.flatnonzero(self.arrays["steps"] < self.size)
-        seen[afloat, self.arrays["steps"][afloat], self.arrays["column"][afloat]] = 1.0
-        return seen.reshape(self.num_envs, -1)
+    def observe(self) -> Array:
+        """Return the number of the cell; the last one after the last row."""
+        row, column = self.arrays["steps"], self.arrays["column"]
+        return np.where(row < self.size, row * self.size + column, self.size**2)
 
     def places(self) -> Array:
         """Return row and column."""
@@ -203,7 +201,7 @@ class OrderedButtons(SmallGame):
     The actions are left, right and press. Every state is soon old to an agent that moves at random;
     what it never does is to walk from A to B without turning back: only the sequence is new. A
     policy without memory solves it: walk on to the right, and press where there is a button. The
-    observation is the cell, one-hot, and two lamps, each lit in the step after its button was
+    observation is the cell, and which of two lamps is lit: each is in the step after its button was
     pressed.
 
     Args:
@@ -228,7 +226,7 @@ class OrderedButtons(SmallGame):
             raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
-        seen, actions = spaces.Box(0.0, 1.0, (cells + 2,), np.float32), spaces.Discrete(3)
+        seen, actions = spaces.MultiDiscrete([cells, 3]), spaces.Discrete(3)
         state = {"cell": 0, "lamp": 0, "time_left": 0}
         super().__init__(num_envs, seen, actions, episode_steps or 3 * cells, state)
         self.cells, self.press_cost = cells, press_cost
@@ -254,14 +252,9 @@ class OrderedButtons(SmallGame):
         self.arrays["cell"] = (cell + move) % self.cells
         return in_time - self.press_cost * press, in_time
 
-    def observe(self) -> NDArray[np.float32]:
-        """Return the cell and the lamps."""
-        seen = np.zeros((self.num_envs, self.cells + 2), np.float32)
-        everyone = np.arange(self.num_envs)
-        seen[everyone, self.arrays["cell"]] = 1.0
-        for lamp in (1, 2):
-            seen[:, self.cells + lamp - 1] = self.arrays["lamp"] == lamp
-        return seen
+    def observe(self) -> Array:
+        """Return the cell and the lamp: none, A's or B's."""
+        return np.stack([self.arrays["cell"], self.arrays["lamp"]], axis=1)
 
     def places(self) -> Array:
         """Return the cell."""
