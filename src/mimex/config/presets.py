@@ -62,7 +62,7 @@ SMALL: dict[str, Any] = {
     "eval": {"every": 50_000, "episodes": 20},
     "track": {"checkpoint_every": 50_000},
 }
-"""PPO of the cpu preset on small tasks (gym/, dmc/): 2,048 steps a rollout, and networks of the size
+"""PPO of the cpu preset on small tasks (gym/, dmc/): 2,048 steps a rollout, and networks of a size
 that is usual there, which learned the small games as the larger ones did. No reward for entropy:
 with 0.01 the std of a point in a maze grew, and a count bonus did not bring it through, which
 without it does (gym/mimex/PointMaze-v0, seed 0)."""
