@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from mimex.bonus.autoencoder import LARGER
+from mimex.config.families.base import OWN
 from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
 
 A_ROLLOUT = 512 * 32  # environment steps an update, as published
@@ -98,9 +99,8 @@ def test_every_run_of_every_plan_is_one_that_can_be_made(name, scale):
         config = run.config()
         assert (config.task, config.steps) == (run.task, run.steps)
         assert config.preset == scale
-        assert config.observation == {"paper": "pixels"}.get(
-            scale, "state" if run.task.startswith("dmc/") else "oracle"
-        )
+        of_family = {"dmc": "state", "gym": OWN}.get(run.task.partition("/")[0], "oracle")
+        assert config.observation == {"paper": "pixels"}.get(scale, of_family)
 
 
 def test_the_papers_figures_are_there_with_seven_seeds():
