@@ -49,11 +49,11 @@ PANELS = (
 )
 
 
-def write_csv(run: Run, path: Path) -> None:
+def write_csv(run: Run, path: Path, rows: int = ROWS) -> None:
     """Some rows of a run: evenly spaced ones, and all those of evaluations."""
     count = len(run.columns["step"])
     evaluated = np.isfinite(run.columns.get("eval/return", np.full(count, np.nan)))
-    kept = (np.arange(count) % max(1, count // ROWS) == 0) | evaluated
+    kept = (np.arange(count) % max(1, count // rows) == 0) | evaluated
     names = [name for name in COLUMNS if name in run.columns]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
@@ -225,11 +225,12 @@ def main() -> None:
         "--fresh", action="store_true", help=f"evaluate each run on {FRESH} starts of its own"
     )
     parser.add_argument("--panels", nargs="+", help="metrics to draw and to sum up")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a curve, beside evaluations")
     args = parser.parse_args()
     runs = find_runs(args.runs)
     shown = args.panels or panels(runs)
     for run in runs:
-        write_csv(run, RESULTS / args.name / f"{run.name}.csv")
+        write_csv(run, RESULTS / args.name / f"{run.name}.csv", args.rows)
     text = f"{summary(runs, shown)}{table(runs, args.fresh)}\n{commands(runs)}"
     (RESULTS / f"{args.name}.md").write_text(
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
