@@ -25,10 +25,10 @@ four, with 1,000 of 25; with 100 a novel episode would become its own measure.""
 MEASURED = 300
 """Steps of each environment, or sampled batches, over which the size of the task's reward is
 measured, the first of them least, since a reward that is normalised takes some steps to find its
-size. It stays what it was then: later a task pays more because the agent succeeds, or costs
-less because it avoids costs, and a bonus that followed would grow beside success, or die with the
-costs that it has to outweigh (sparse FrankaReach, beta 0.3: bonus and action penalty fell together,
-and the agent ended its episodes after 40 steps)."""
+size. Later it may fall and does not rise: a task pays more because the agent succeeds, and a bonus
+that followed would grow beside success; it costs less because the agent avoids costs, and a bonus
+that stayed would drown what is left (Pendulum, whose costs fall from 6 a step to 0.8: with MIMEx
+sized by the first it came to -190 to -450, without to -160)."""
 
 LONGEST = 1e12
 """Half-lives beyond it fade by less than a double can tell from nothing."""
@@ -58,10 +58,11 @@ class BonusScale:
     """Turns the raw bonus into a reward: ``total = extrinsic + beta * bonus in its unit``.
 
     With ``unit="task"`` an average bonus is paid beta times the average size of the task's reward
-    at the start. With beta 0.3, say, a task that costs 1 a step pays an average bonus of 0.3. Where
-    the task pays next to nothing (sparse, or no reward yet), a return of 1 stands for it: average
-    bonuses then add up to a discounted return of beta. Once the agent finds more than that, the
-    bonus is small beside it. Nothing is subtracted: a bonus stays positive.
+    at the start, or of now where that is less. With beta 0.3, say, a task that costs 1 a step pays
+    an average bonus of 0.3. Where the task pays next to nothing (sparse, or no reward yet), a
+    return of 1 stands for it: average bonuses then add up to a discounted return of beta. Once the
+    agent finds more than that, the bonus is small beside it. Nothing is subtracted: a bonus stays
+    positive.
 
     Where every step costs something and ending the episode is a way out, ``alive=1`` pays an
     average step's cost back, so that beta can stay as small as novelty should be.
@@ -134,6 +135,7 @@ class BonusScale:
         self._bonus = 0.0  # fading sum of their sizes, of the same weight
         self._measured = 0  # steps over which the task's reward was measured
         self._task = 0.0  # its average size over these, later ones counting more
+        self._paid = 0.0  # fading sum of its sizes since, of the bonuses' weight
 
     @property
     def beta(self) -> float:
@@ -176,13 +178,14 @@ class BonusScale:
         return Rewards(extrinsic + intrinsic, extrinsic, intrinsic, living)
 
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
-        """The average bonus at each step, and what an average one is paid: ``(M, 1)`` each.
+        """The average bonus at each step, and the task's size: ``(M, 1)`` each.
 
         The average fades, and is taken over what was seen alone: the first bonus is the average
         one, and the n-th at most n times it.
         """
         keep = 0.5 ** (1 / self.half_life)
         weight, novel, measured, task = self._weight, self._bonus, self._measured, self._task
+        paid = self._paid
         measures = []
         sizes = [
             x.double().abs().reshape(-1, x.shape[-1]).mean(1).cpu() for x in (bonus, extrinsic)
@@ -191,12 +194,15 @@ class BonusScale:
             if update or not weight:
                 weight = keep * weight + 1 - keep
                 novel = keep * novel + (1 - keep) * size
+                paid = keep * paid + (1 - keep) * reward
                 if measured < MEASURED:
                     measured += 1
                     task += 2 * (reward - task) / (measured + 1)  # step i weighs i
-            measures.append((novel / weight, max(task, 1 - self.discount)))
+            now = task if measured < MEASURED else min(task, paid / weight)
+            measures.append((novel / weight, max(now, 1 - self.discount)))
         if update:
             self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task
+            self._paid = paid
         average, unit = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
         return average.unsqueeze(1), unit.unsqueeze(1)
 
@@ -217,6 +223,7 @@ class BonusScale:
             "bonus": self._bonus,
             "measured": self._measured,
             "task": self._task,
+            "paid": self._paid,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -229,14 +236,14 @@ class BonusScale:
             )
         if not all(isinstance(state[name], int | float) for name in names):
             raise ValueError(f"the state of the scale is {dict(state)}: expected numbers.")
-        averages = [float(state[name]) for name in ("weight", "bonus", "task")]
+        averages = [float(state[name]) for name in ("weight", "bonus", "task", "paid")]
         if not all(math.isfinite(value) and value >= 0 for value in averages):
             raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
         counts = state["steps"], state["measured"]
         if not all(float(count).is_integer() and count >= 0 for count in counts):
             raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
         self.steps, self._measured = map(int, counts)
-        self._weight, self._bonus, self._task = averages
+        self._weight, self._bonus, self._task, self._paid = averages
 
 
 def _numbers(name: str, values: Array) -> Tensor:
