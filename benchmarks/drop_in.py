@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,18 @@ def run(
 def read(folder: Path) -> dict[tuple[str, str], list[list[dict[str, Any]]]]:
     """All runs of a folder by task and method: a line about the run, then its points."""
     found: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    runs = [
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in folder.glob("*.jsonl")
+    ]
+    places = {name: place for place, name in enumerate((*TASKS, *METHODS))}
+    for rows in sorted(
+        runs,
+        key=lambda run: tuple(
+            places.get(run[0][name], run[0][name] or 0)
+            for name in ("task", "method", "beta", "seed")
+        ),
+    ):
         about = rows[0]
         label = about["method"] + ("" if about["beta"] is None else f" {about['beta']:g}")
         found.setdefault((about["task"], label), []).append(rows)
@@ -207,9 +218,10 @@ def main() -> None:
             name = f"{task}-{method}" + ("" if beta is None else f"-{beta:g}")
             run(folder / f"{name}-{seed}.jsonl", task, method, beta, seed, options)
     draw(folder)
+    command = " ".join(["python -m benchmarks.drop_in", *sys.argv[1:]])
     text = (
         "# The bonus as a drop-in: return of the task in the last fifth, seed by seed\n\n"
-        "    python -m benchmarks.drop_in\n\nPPO of Stable-Baselines3 as it is, "
+        f"    {command}\n\nPPO of Stable-Baselines3 as it is, "
         f"{ENVS} environments, rollouts of {ROLLOUT:,} steps in all as with one; "
         f"{options.steps:,} steps; {describe()}.\n\n{table(folder)}\n"
     )
