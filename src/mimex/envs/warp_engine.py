@@ -59,7 +59,7 @@ class WarpEngine(Engine):
     def __init__(
         self, model: mujoco.MjModel, num_envs: int, substeps: int = 1, device: str | None = None
     ) -> None:
-        warp.config.quiet = True
+        warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)  # not every kernel
         self._device = warp.get_device(device)
         self._torch_device = torch.device(warp.device_to_torch(self._device))
         super().__init__(model, num_envs)
@@ -73,7 +73,7 @@ class WarpEngine(Engine):
         self.qpos, self.qvel, self.ctrl = (self.field(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._site_xpos = self.field("mocap_pos"), self.field("site_xpos")
         self._sensordata, self._overflow = self.field("sensordata"), self.field("overflow")
-        self._parts = [self.field(name).reshape(num_envs, -1) for name in _STATE]  # (N, n), live
+        self._parts = [self.field(name).view(num_envs, -1) for name in _STATE]  # (N, n), live
         self._sizes = [part.shape[1] for part in self._parts]
         self._check_state(self.state(), mujoco.mj_stateSize(model, _INTEGRATION))
         self._before = self._state()
