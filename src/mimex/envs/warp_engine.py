@@ -70,6 +70,8 @@ class WarpEngine(Engine):
                 model, nworld=num_envs, nconmax=CONTACTS, njmax=CONSTRAINTS
             )
         self._model.opt.warn_overflow = 0  # a full buffer makes the step a failure instead
+        if self._device.is_cuda:  # elsewhere everything has its order anyway
+            self._model.opt.deterministic = int(mujoco_warp.DeterminismType.ALL)
         self.qpos, self.qvel, self.ctrl = (self.field(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._site_xpos = self.field("mocap_pos"), self.field("site_xpos")
         self._sensordata, self._overflow = self.field("sensordata"), self.field("overflow")
