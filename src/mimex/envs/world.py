@@ -44,8 +44,6 @@ class World:
         self.joints = Proprioception(self.robot, self.engine)
         self.draws = len(self.robot.joints) + self.task.draws
         self._joint_columns, _ = self.engine.joint_columns(self.robot.joints)
-        leads = self.robot.leads
-        self._leads = None if leads is None else self.engine.array(leads)
         self._wrist = self._wrist_camera() if settings.observation == "pixels" else None
         self._video: Camera | None = None
 
@@ -99,10 +97,10 @@ class World:
 
     def within_speed(self, targets: Array) -> Array:
         """Return joint targets (N, joints) brought so near that no joint exceeds its speed."""
-        if self._leads is None:
+        if self.robot.leads is None:
             return targets
-        now = self.engine.qpos[:, self._joint_columns]
-        return targets.clip(now - self._leads, now + self._leads)
+        now, leads = self.engine.qpos[:, self._joint_columns], self.engine.array(self.robot.leads)
+        return targets.clip(now - leads, now + leads)
 
     def observation_space(self) -> spaces.Space[Any]:
         """Return the space of one simulation's observation."""
