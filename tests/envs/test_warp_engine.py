@@ -123,6 +123,20 @@ def test_advance_hands_over_tensors_and_begins_no_episode() -> None:
 
 
 @slow
+def test_contacts_without_room_are_a_failure_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mujoco_warp", reason="needs pip install 'mimex[warp]'")
+    monkeypatch.setattr("mimex.envs.warp_engine.ROWS", 1)  # the boxes in the drawer need more
+    env = made("FrankaCabinet")
+    failed = np.zeros(4, bool)
+    for _ in range(5):  # until the boxes have settled
+        *_, info = env.step(np.zeros((4, 9)))
+        if "final_info" in info:
+            failed |= info["final_info"]["unstable"]
+    assert failed.all()
+    assert np.isfinite(env.observe()).all()
+
+
+@slow
 @pytest.mark.parametrize("starts", [0.0, 1.0])
 def test_episodes_begin_anew(starts: float) -> None:
     env = made("FrankaPick", 3, episode_steps=3, expert_starts=starts)
