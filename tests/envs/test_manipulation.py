@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from mimex.envs.engine import Engine
+from mimex.envs.cpu_engine import CpuEngine
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.robots.franka import FRANKA
 
@@ -168,7 +168,7 @@ def test_an_unstable_simulation_ends_its_episode_and_is_saved(
     note = json.loads(str(saved["note"]))
     assert (note["task"], note["env"], note["episode_step"]) == ("FrankaPick", 1, 2)
     # The file is enough to see it fail again.
-    engine = Engine(env.model, 1)
+    engine = CpuEngine(env.model, 1)
     engine.restore(saved["state"][None])
     assert engine.step(saved["targets"][None])[0]
     *_, info = env.step(still(env))

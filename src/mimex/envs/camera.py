@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import to_numpy
 from mimex.envs.engine import ALL, Engine, Rows
 
 Picture = NDArray[np.uint8]
@@ -81,8 +82,9 @@ class Camera:
         # With channels last (rows, height, width, 3) and top row last, as OpenGL delivers them.
         upside_down = (pictures.transpose(0, 2, 3, 1) if self.channels_first else pictures)[:, ::-1]
         shares = np.array_split(np.arange(len(chosen)), len(self._painters))
+        poses = {field: to_numpy(values) for field, values in self._poses.items()}
         jobs = [
-            worker.submit(painter.paint, self._poses, chosen[share], upside_down, share)
+            worker.submit(painter.paint, poses, chosen[share], upside_down, share)
             for worker, painter, share in zip(self._workers, self._painters, shares, strict=True)
             if len(share)
         ]

@@ -1,19 +1,25 @@
-"""N MuJoCo simulations of one model as arrays.
+"""What tasks ask of a simulator: N simulations of one model as arrays.
 
 Task code reads and writes arrays whose first axis is the environment, and never meets a
-simulator's own data structure; an engine on another device has to offer the same few names.
+simulator's own data structure. The arrays are NumPy's, or PyTorch's tensors where the simulations
+run on another device; `mimex.envs.arrays` says how one code serves both.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
-from mujoco import batch
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import namespace
+
 Array = NDArray[np.float64]
+"""Of the engine that runs on the CPU; others hand out tensors that the same code works on."""
+
 Rows = slice | NDArray[np.int32]
 """Which environments: `ALL`, or their sorted indices."""
 
@@ -25,47 +31,39 @@ ARM_FORCE = "arm_force"
 SPEED_LIMIT = 1e3
 """Nothing in these scenes moves this fast (rad/s, m/s) unless the solver failed."""
 
-# Position- and velocity-dependent fields describe the state AFTER the step; a persistent batch
-# starts the next step from them, so that they cost nothing extra (measured: 59k steps per
-# CPU-second against 39k when the stages are recomputed).
-_CURRENT = mujoco.mjtStage.mjSTAGE_VEL.value
 
-
-class Engine:
-    """Steps `num_envs` simulations on `threads` threads of this process.
+class Engine(ABC):
+    """Steps `num_envs` simulations of one model.
 
     Attributes:
         model: The compiled model that all simulations share.
+        num_envs: N.
         qpos: Generalised positions (N, nq), a live view: writing it writes the state.
         qvel: Generalised velocities (N, nv), likewise.
         ctrl: Actuator targets (N, nu), likewise.
     """
 
-    def __init__(
-        self, model: mujoco.MjModel, num_envs: int, threads: int = 1, substeps: int = 1
-    ) -> None:
+    qpos: Array
+    qvel: Array
+    ctrl: Array
+    _mocap_pos: Array  # (N, mocap bodies, 3), live
+    _site_xpos: Array  # (N, sites, 3), live
+    _sensordata: Array  # (N, numbers), live
+
+    def __init__(self, model: mujoco.MjModel, num_envs: int) -> None:
         self.model = model
         self.num_envs = num_envs
-        self.threads = threads
-        self.substeps = substeps
-        self._batch = batch.Batch(model, num_envs, threads, persistent=True)
-        self.qpos: Array = self._batch.bind("qpos")
-        self.qvel: Array = self._batch.bind("qvel")
-        self.ctrl: Array = self._batch.bind("ctrl")
-        self._mocap_pos: Array = self._batch.bind("mocap_pos")
-        self._site_xpos: Array = self._batch.bind("site_xpos")
-        self._sensordata: Array = self._batch.bind("sensordata")
-        self._warnings: Array = self._batch.warning[:, :, 1]  # (N, kinds) how often each occurred
-        self._before: Array = np.empty_like(self._batch.state)
-        self._arm_force_columns = _sensor_columns(model, ARM_FORCE)
-        self._batch.reset(stage=_CURRENT)
+        self._arm_force_columns = self._index(_sensor_columns(model, ARM_FORCE))
 
     # Names to arrays.
 
+    @abstractmethod
+    def array(self, values: Any) -> Array:
+        """Return numbers as this engine's arrays are: of their kind and precision, beside them."""
+
+    @abstractmethod
     def field(self, name: str) -> Array:
         """Return a live view of any field of MjData, (N, ...), for example "geom_xpos"."""
-        view: Array = self._batch.bind(name)
-        return view
 
     def site(self, name: str) -> Array:
         """Return the position of a site in the world (m), a live view (N, 3)."""
@@ -73,7 +71,11 @@ class Engine:
 
     def site_ids(self, names: Sequence[str]) -> NDArray[np.intp]:
         """Return the numbers by which `sites` finds sites, (len(names),)."""
-        return np.array([self.model.site(name).id for name in names], np.intp)
+        return self._index(np.array([self.model.site(name).id for name in names], np.intp))
+
+    def _index(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return what columns of this engine's arrays are chosen by."""
+        return numbers
 
     def sites(self, ids: NDArray[np.intp], rows: Rows = ALL) -> Array:
         """Return positions of several sites (m), a copy (rows, len(ids), 3)."""
@@ -100,63 +102,63 @@ class Engine:
     def arm_force(self) -> Array:
         """Return the largest contact force on any arm link in the last substep (N), (N,)."""
         forces = self._sensordata[:, self._arm_force_columns]  # (N, links, 3)
-        strongest: Array = np.einsum("nlk,nlk->nl", forces, forces).max(axis=1, initial=0.0)
-        return np.sqrt(strongest)
+        xp = namespace(forces)
+        squared: Array = xp.einsum("nlk,nlk->nl", forces, forces)
+        strongest: Array = xp.amax(squared, 1) if squared.shape[1] else squared.sum(1)
+        force: Array = xp.sqrt(strongest)
+        return force
 
     # Time.
 
+    @abstractmethod
     def step(self, targets: Array) -> NDArray[np.bool_]:
         """Hold the joint targets (N, nu) for one control step; return which simulations failed.
 
-        A failure is an error or a new warning of MuJoCo (bad acceleration, full contact buffer),
-        a number that is not finite, or a speed beyond `SPEED_LIMIT`.
+        A failure is an error or a new warning of the simulator (bad acceleration, full contact
+        buffer), a number that is not finite, or a speed beyond `SPEED_LIMIT`.
         """
-        np.copyto(self._before, self._batch.state)
-        warnings_before = self._warnings.sum(axis=1)
-        self.ctrl[:] = targets
-        raised: Sequence[int] = ()
-        try:
-            self._batch.step(nstep=self.substeps, stage=_CURRENT)
-        except batch.SimulationError as error:
-            raised = error.ids
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Negated, so that a NaN counts: every comparison with it is false.
-            too_fast = ~(np.einsum("nv,nv->n", self.qvel, self.qvel) <= SPEED_LIMIT**2)
-            not_finite = ~(np.einsum("nq,nq->n", self.qpos, self.qpos) < np.inf)
-        failed: NDArray[np.bool_] = too_fast | not_finite
-        failed |= self._warnings.sum(axis=1) != warnings_before
-        failed[list(raised)] = True
-        return failed
 
+    @abstractmethod
     def reset(self, rows: NDArray[np.int32]) -> None:
         """Put some simulations to the model's defaults; write their state, then call `refresh`."""
-        self._batch.reset(rows, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
 
+    @abstractmethod
     def refresh(self, rows: NDArray[np.int32] | None = None) -> None:
         """Compute sites and the like from the state as it is now, after writing the state."""
-        self._batch.forward(rows, stage=_CURRENT)
 
-    # State.
+    def _astray(self) -> NDArray[np.bool_]:
+        """Return which simulations are too fast or have numbers that are not finite, (N,)."""
+        xp = namespace(self.qvel)
+        # Negated, so that a NaN counts: every comparison with it is false.
+        too_fast = ~(xp.einsum("nv,nv->n", self.qvel, self.qvel) <= SPEED_LIMIT**2)
+        not_finite = ~(xp.einsum("nq,nq->n", self.qpos, self.qpos) < np.inf)
+        astray: NDArray[np.bool_] = too_fast | not_finite
+        return astray
 
-    def state(self) -> Array:
+    # State: NumPy's on every engine, in the order of MuJoCo's mjSTATE_INTEGRATION.
+
+    @abstractmethod
+    def state(self) -> NDArray[Any]:
         """Return everything a simulation needs to continue, a copy (N, numbers)."""
-        rows: Array = self._batch.state.copy()
-        return rows
 
-    def state_before(self) -> Array:
+    @abstractmethod
+    def state_before(self) -> NDArray[Any]:
         """Return the state from which the last step started, (N, numbers)."""
-        return self._before
 
-    def restore(self, state: Array, rows: NDArray[np.int32] | None = None) -> None:
-        """Continue from a state that `state` or `state_before` gave."""
-        if state.shape != self._batch.state.shape:
+    @abstractmethod
+    def restore(self, state: NDArray[Any], rows: NDArray[np.int32] | None = None) -> None:
+        """Continue from a state that `state` or `state_before` gave.
+
+        On the kind of engine that gave it this is bit for bit; another takes the same numbers in
+        its own precision.
+        """
+
+    def _check_state(self, state: NDArray[Any], numbers: int) -> None:
+        if state.shape != (self.num_envs, numbers):
             raise ValueError(
-                f"state has shape {state.shape}, but this engine's is {self._batch.state.shape}; "
+                f"state has shape {state.shape}, but this engine's is {(self.num_envs, numbers)}; "
                 "restore into an environment of the same task and number of environments"
             )
-        selected: Rows = ALL if rows is None else rows
-        self._batch.state[selected] = state[selected]
-        self.refresh(rows)
 
 
 def _span(parts: list[tuple[int, int]], names: Sequence[str]) -> slice:

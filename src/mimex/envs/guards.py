@@ -9,29 +9,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import namespace, to_numpy
+
 Array = NDArray[Any]
 
 
 def checked_actions(actions: Any, shape: tuple[int, int], steps: Array) -> Array:
-    """Return the actions as numbers (N, A), or refuse them with the environment's index.
+    """Return the actions (N, A), or refuse them with the environment's index.
 
     Args:
-        actions: What the caller passed to `step`.
+        actions: What the caller passed to `step`, as the engine's numbers.
         shape: Number of environments and of joints.
         steps: Steps that each environment's episode has behind it, (N,).
     """
-    checked = np.asarray(actions, np.float64)
-    if checked.shape != shape:
+    if actions.shape != shape:
         raise ValueError(
-            f"actions has shape {checked.shape}, but {shape[0]} environment(s) with {shape[1]} "
-            f"joints need {shape}"
+            f"actions has shape {tuple(actions.shape)}, but {shape[0]} environment(s) with "
+            f"{shape[1]} joints need {shape}"
         )
-    if not np.isfinite(checked).all():
-        env, joint = np.argwhere(~np.isfinite(checked))[0]
+    finite = namespace(actions).isfinite(actions)
+    if not finite.all():
+        env, joint = np.argwhere(~to_numpy(finite))[0]
         raise ValueError(
-            f"actions[{env}, {joint}] is {checked[env, joint]} (environment {env}, episode step "
+            f"actions[{env}, {joint}] is {actions[env, joint]} (environment {env}, episode step "
             f"{steps[env]}), but every number must be finite; look for a diverged policy"
         )
+    checked: Array = actions
     return checked
 
 

@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mimex.envs import reward
+from mimex.envs.arrays import copied, namespace, overwrite, rows_of, to_numpy
 from mimex.envs.engine import Array
 from mimex.envs.guards import UnstableRecorder, checked_actions
 from mimex.envs.nearest import choose
@@ -103,19 +104,20 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         self.engine, self.robot, self.model = self.world.engine, self.world.robot, self.world.model
         self._recorder = UnstableRecorder(self.settings.unstable_dir, task)
 
-        joints = len(self.robot.joints)
+        joints, array = len(self.robot.joints), self.engine.array
         self.single_observation_space = self.world.observation_space()
         self.single_action_space = spaces.Box(-1.0, 1.0, (joints,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-        self._gain = np.array(self.robot.speeds) * ACTION_GAIN / self.settings.control_hz
-        self.targets = np.zeros((num_envs, joints))
+        self._gain = array(np.array(self.robot.speeds) * ACTION_GAIN / self.settings.control_hz)
+        self.targets = array(np.zeros((num_envs, joints)))
         self.generators = generators(None, num_envs)
-        self._steps = np.zeros(num_envs, np.int64)  # of the running episode
-        self._streak = np.zeros(num_envs, np.int64)  # consecutive steps that met the condition
-        self._success = np.zeros(num_envs, bool)
-        self._unstable_episodes = np.zeros(num_envs, np.int64)
+        xp, row = namespace(self.targets), self.targets[:, 0]
+        self._steps = xp.zeros_like(row, dtype=xp.int64)  # of the running episode
+        self._streak = xp.zeros_like(self._steps)  # consecutive steps that met the condition
+        self._success = xp.zeros_like(row, dtype=xp.bool)
+        self._unstable_episodes = xp.zeros_like(self._steps)
 
     def reset(
         self,
@@ -134,18 +136,34 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         if seed is not None:
             self.generators = generators(seed, self.num_envs)
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        self._begin(np.flatnonzero(mask).astype(np.int32))
-        return self.world.observe(), {}
+        self._begin(rows_of(mask))
+        return self.observe(), {}
 
     def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
-        """Advance every environment by one control step."""
-        actions = checked_actions(actions, self.targets.shape, self._steps).clip(-1.0, 1.0)
+        """Advance every environment by one control step; begin a new episode where one ended."""
+        moved = self.advance(actions)
+        observation, rewards, terminated, truncated, info = (to_numpy(part) for part in moved)
+        ended = terminated | truncated
+        if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
+            info = self._autoreset(rows_of(ended), observation, info)
+        else:
+            info = with_masks(info, np.ones(self.num_envs, bool))
+        return observation, rewards, terminated, truncated, info
+
+    def advance(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
+        """Advance every environment by one control step, and begin no new episode.
+
+        What is returned are the engine's own arrays: with engine="warp" tensors on its device,
+        which took no way over the CPU. `reset` with `options["reset_mask"]` begins new episodes.
+        """
+        given = self.engine.array(actions)
+        actions = checked_actions(given, tuple(self.targets.shape), self._steps).clip(-1.0, 1.0)
         self.targets += self._gain * actions
-        np.clip(self.targets, self.world.joints.low, self.world.joints.high, out=self.targets)
+        namespace(given).clip(self.targets, *self.world.joints.limits, out=self.targets)
         unstable = self.engine.step(self.world.within_speed(self.targets))
         self._steps += 1
         if unstable.any():
-            self._put_back(np.flatnonzero(unstable).astype(np.int32))
+            self._put_back(rows_of(unstable))
 
         outcome = self.world.task.evaluate()
         terms = outcome.terms | {"action_penalty": reward.action_penalty(actions)}
@@ -157,21 +175,15 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         truncated = (self._steps >= self.episode_steps) & ~terminated
 
         info: Info = {
-            "success": self._success.copy(),
+            "success": copied(self._success),
             "arm_touched": touched,
             "object_fallen": outcome.fallen,
             "unstable": unstable,
-            "unstable_episodes": self._unstable_episodes.copy(),
+            "unstable_episodes": copied(self._unstable_episodes),
         }
         info.update((f"reward/{name}", value) for name, value in terms.items())
         rewards = reward.total(terms, self.weights)
-        observation = self.world.observe()
-        ended = terminated | truncated
-        if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
-            info = self._autoreset(np.flatnonzero(ended).astype(np.int32), observation, info)
-        else:
-            info = with_masks(info, np.ones(self.num_envs, bool))
-        return observation, rewards, terminated, truncated, info
+        return self.world.observe(), rewards, terminated, truncated, info
 
     def _begin(self, rows: NDArray[np.int32]) -> None:
         """Put some environments to the start of a new episode."""
@@ -202,9 +214,9 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         physics = self.engine.state()
         physics[chosen] = starts.physics[which]
         self.engine.restore(physics, chosen)
-        self.targets[chosen] = starts.targets[which]
+        self.targets[chosen] = self.engine.array(starts.targets[which])
         for name, array in self.world.task.memory.items():
-            array[chosen] = starts.memory[name][which]
+            array[chosen] = self.engine.array(starts.memory[name][which])
 
     def _autoreset(self, rows: NDArray[np.int32], observation: Observation, info: Info) -> Info:
         """Begin new episodes where one ended, and write their first observations in place."""
@@ -214,7 +226,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         self._begin(rows)
         if self.settings.expert_starts:
             self._skip_ahead(rows)
-        write_rows(observation, rows, self.world.observe(rows))
+        write_rows(observation, rows, to_numpy(self.world.observe(rows)))
         return info
 
     def _put_back(self, rows: NDArray[np.int32]) -> None:
@@ -222,19 +234,19 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         before = self.engine.state_before()
         for row in rows:
             note = {"episode_step": int(self._steps[row]), "settings": asdict(self.settings)}
-            self._recorder.save(int(row), before[row], self.targets[row], note)
+            self._recorder.save(int(row), before[row], to_numpy(self.targets[row]), note)
         self.engine.restore(before, rows)
         self._unstable_episodes[rows] += 1
 
     def observe(self) -> Observation:
         """Return the observations as they are now, for example after `set_state`."""
-        return self.world.observe()
+        return to_numpy(self.world.observe())  # type: ignore[no-any-return]
 
     place_kind = "hand"
 
     def places(self) -> Array:
         """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
-        middle: Array = self.world.task.fingers().mean(axis=1)
+        middle: Array = to_numpy(self.world.task.fingers().mean(axis=1))
         return middle
 
     def render(self) -> tuple[Any, ...] | None:
@@ -254,7 +266,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
         Arrays and JSON-able values only, so that it can be stored without pickle.
         """
-        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        arrays = {name: to_numpy(copied(array)) for name, array in self._arrays().items()}
         return {
             "task": self.task_name,
             "weights": dict(self.weights),
@@ -273,7 +285,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         self.generators = restored_generators(state["generators"])
         self.weights = dict(state["weights"])
         for name, array in self._arrays().items():
-            array[:] = state[name]
+            overwrite(array, state[name])
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays beside the physics that make up the state, by name."""

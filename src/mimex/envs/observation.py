@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import side_by_side
 from mimex.envs.engine import ALL, Engine, Rows
 from mimex.envs.robots.base import Robot
 from mimex.envs.tasks.base import Task
@@ -24,7 +25,8 @@ class Proprioception:
     def __init__(self, robot: Robot, engine: Engine) -> None:
         positions, velocities = engine.joint_columns(robot.joints)
         self._qpos, self._qvel = engine.qpos[:, positions], engine.qvel[:, velocities]  # live
-        self.low, self.high = np.array([engine.model.joint(n).range for n in robot.joints]).T
+        ranges = np.array([engine.model.joint(n).range for n in robot.joints])
+        self.limits = self.low, self.high = engine.array(ranges[:, 0]), engine.array(ranges[:, 1])
         self._scale = 2.0 / (self.high - self.low)
         self.size = 2 * len(robot.joints)
 
@@ -36,7 +38,7 @@ class Proprioception:
 def state_vector(proprioception: Proprioception, task: Task | None, rows: Rows) -> Array:
     """Return proprioception and, given a task, all it knows beyond: float32 (rows, numbers)."""
     blocks = proprioception(rows) + (() if task is None else task.oracle(rows))
-    out: Array = np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
+    out: Array = side_by_side(blocks)
     return out
 
 

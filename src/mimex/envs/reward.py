@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import namespace
 from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
 
@@ -48,20 +50,24 @@ def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
 
 def near(distance: Array, floor: float, offset: float) -> Array:
     """Return 1 / (offset + max(distance, floor)): large when near, flat below the floor (1/m)."""
-    return 1.0 / (offset + np.maximum(distance, floor))
+    return 1.0 / (offset + distance.clip(floor))
 
 
-def bonus(condition: NDArray[np.bool_]) -> Array:
-    """Return 0.5 where the condition holds and 0 elsewhere."""
-    return BONUS * condition.astype(np.float64)
+def bonus(condition: Any) -> Array:
+    """Return 0.5 where the condition (N,) holds and 0 elsewhere."""
+    worth: Array = BONUS * condition
+    return worth
 
 
 def action_penalty(actions: Array) -> Array:
     """Return minus the squared length of each action, (N,)."""
-    return np.asarray(-np.einsum("na,na->n", actions, actions))
+    penalty: Array = -namespace(actions).einsum("na,na->n", actions, actions)
+    return penalty
 
 
 def total(terms: Mapping[str, Array], weight: Mapping[str, float]) -> Array:
     """Return the weighted sum of the terms, (N,)."""
     parts = (weight[name] * value for name, value in terms.items() if weight[name] != 0.0)
-    return np.asarray(sum(parts, start=np.zeros_like(next(iter(terms.values())))))
+    first = next(iter(terms.values()))
+    whole: Array = sum(parts, start=namespace(first).zeros_like(first))
+    return whole

@@ -17,6 +17,7 @@ __all__ = ["Settings", "TASKS", "OBSERVATIONS", "PUBLISHED_HZ", "robot_and_kind"
 OBSERVATIONS = ("oracle", "robot", "pixels")
 QUALITIES = ("fast", "nice")
 LIFTS = ("clear", "centre")
+ENGINES = ("cpu", "warp")
 
 PUBLISHED_HZ = 60.0
 """Control steps per second in the benchmark; a step is never simulated more coarsely than this."""
@@ -46,6 +47,8 @@ class Settings:
         expert_starts: Share of the episodes that begin along the way of the task's expert, where
             they follow another by themselves; those that `reset` begins never do. A cheat, to tell
             whether finding a reward is what makes a task hard.
+        engine: What simulates: "cpu" (MuJoCo, on threads) or "warp" (MuJoCo Warp, on a GPU where
+            there is one; `pip install 'mimex[warp]'`).
         threads: Threads to step and render on; by default as many as pay.
         unstable_dir: Folder for the states of simulations that turned unstable; by default the
             environment variable MIMEX_UNSTABLE_DIR, and without it they are not saved.
@@ -64,6 +67,7 @@ class Settings:
     object_spread: float = 1.0
     joint_noise: float = 0.125
     expert_starts: float = 0.0
+    engine: str = "cpu"
     threads: int | None = None
     unstable_dir: str | None = field(default_factory=lambda: os.environ.get(UNSTABLE_DIR))
 
@@ -73,6 +77,7 @@ class Settings:
         choose("observation", self.observation, OBSERVATIONS)
         choose("quality", self.quality, QUALITIES)
         choose("lift", self.lift, LIFTS)
+        choose("engine", self.engine, ENGINES)
         for name in ("image_size", "control_hz", "success_steps"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         for name in ("goal_spread", "object_spread", "joint_noise"):

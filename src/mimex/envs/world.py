@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mimex.envs import scene
 from mimex.envs.camera import Camera, Picture
 from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
+from mimex.envs.cpu_engine import CpuEngine
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.observation import Observation, Proprioception, observation_space, state_vector
 from mimex.envs.settings import Settings
@@ -37,15 +38,22 @@ class World:
         self._settings = settings
         self.robot = robot_named(robot)
         self.model = self._compiled("fast")
-        self.engine = Engine(
-            self.model, num_envs, settings.thread_count(num_envs), settings.substeps()
-        )
+        self._threads = settings.thread_count(num_envs)
+        self.engine = self._simulations(num_envs)
         self.task = task_class(self._kind)(self.robot, self.engine, settings)
         self.joints = Proprioception(self.robot, self.engine)
         self.draws = len(self.robot.joints) + self.task.draws
         self._joint_columns, _ = self.engine.joint_columns(self.robot.joints)
         self._wrist = self._wrist_camera() if settings.observation == "pixels" else None
         self._video: Camera | None = None
+
+    def _simulations(self, num_envs: int) -> Engine:
+        substeps = self._settings.substeps()
+        if self._settings.engine == "warp":
+            from mimex.envs.warp_engine import WarpEngine
+
+            return WarpEngine(self.model, num_envs, substeps)
+        return CpuEngine(self.model, num_envs, self._threads, substeps)
 
     def _compiled(self, quality: Any) -> mujoco.MjModel:
         spec = scene.build(
@@ -67,7 +75,7 @@ class World:
             nice=self._settings.quality == "nice",
             channels_first=True,
             fovy=self._settings.fovy,
-            threads=self.engine.threads,
+            threads=self._threads,
         )
 
     def start(self, rows: NDArray[np.int32], unit: Array) -> Array:
@@ -78,8 +86,8 @@ class World:
             unit: Draws in [-1, 1], (rows, draws): the joints' first, then the task's.
         """
         noise, placement = np.split(unit, [len(self.robot.joints)], axis=1)
-        pose = self.robot.home + self._settings.joint_noise * noise
-        pose = np.clip(pose, self.joints.low, self.joints.high)
+        near_home = self.engine.array(self.robot.home + self._settings.joint_noise * noise)
+        pose: Array = near_home.clip(*self.joints.limits)
         self.engine.reset(rows)
         self.engine.qpos[rows, self._joint_columns] = pose
         self.engine.ctrl[rows] = pose
@@ -91,8 +99,8 @@ class World:
         """Return joint targets (N, joints) brought so near that no joint exceeds its speed."""
         if self.robot.leads is None:
             return targets
-        now = self.engine.qpos[:, self._joint_columns]
-        return np.clip(targets, now - self.robot.leads, now + self.robot.leads)
+        now, leads = self.engine.qpos[:, self._joint_columns], self.engine.array(self.robot.leads)
+        return targets.clip(now - leads, now + leads)
 
     def observation_space(self) -> spaces.Space[Any]:
         """Return the space of one simulation's observation."""

@@ -42,6 +42,7 @@ WORLD = (
     "object_spread",
     "joint_noise",
     "expert_starts",
+    "engine",
 )
 """What may be chosen about the tasks, beside the settings of a run."""
 

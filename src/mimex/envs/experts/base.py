@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from mimex.envs.arrays import to_numpy
 from mimex.envs.experts.kinematics import Floats, Kinematics
 from mimex.envs.manipulation import ACTION_GAIN
 
@@ -101,11 +102,11 @@ class Expert:
     def act(self, env: Any) -> Floats:
         """Return the next actions (N, joints)."""
         env = env.unwrapped
-        targets = np.asarray(env.targets, float)  # (N, joints)
+        targets = to_numpy(env.targets).astype(float)  # (N, joints)
         arm = targets[:, : self.arm]
         point, rotation = self._kinematics.pose(arm)
         columns, _ = env.engine.joint_columns(self.robot.joints[: self.arm])
-        hand = self._kinematics.pose(env.engine.qpos[:, columns])
+        hand = self._kinematics.pose(to_numpy(env.engine.qpos[:, columns]))
         wanted = targets.copy()
         legs = self.leg.copy()  # an environment that moves on does so from the next step
         for index in np.unique(legs):
@@ -152,7 +153,7 @@ def _arrived(leg: Leg, aim: Aim, point: Floats, rotation: Rotation) -> NDArray[n
 
 def site(env: Any, name: str, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Floats:
     """Return a site's position in each environment (N, 3), shifted (m)."""
-    position: Floats = env.engine.site(name) + np.array(shift)
+    position: Floats = to_numpy(env.engine.site(name)) + np.array(shift)
     return position
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from mimex.envs.arrays import to_numpy
 from mimex.envs.experts.base import Aim, Expert, Leg, site, towards
 from mimex.envs.robots.franka import FRANKA
 
@@ -45,7 +46,7 @@ def _lifted(env: Any) -> Aim:
 def _pulled(env: Any) -> Aim:
     """Lead the handle out, and stop short of the drawer's end so as not to slip off."""
     column, _ = env.engine.joint_columns(["drawer"])
-    rest = np.clip(_DRAWER_OPEN - env.engine.qpos[:, column], 0.0, 0.1)  # (N, 1)
+    rest = np.clip(_DRAWER_OPEN - to_numpy(env.engine.qpos[:, column]), 0.0, 0.1)  # (N, 1)
     return Aim(site(env, "handle") + rest * np.array([1.0, 0.0, 0.0]), LEVEL)
 
 

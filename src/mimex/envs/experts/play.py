@@ -26,18 +26,19 @@ def expert_for(task: str) -> type[Expert]:
     return EXPERTS[task]
 
 
-def run(task: str, seeds: Sequence[int]) -> NDArray[np.bool_]:
+def run(task: str, seeds: Sequence[int], **settings: Any) -> NDArray[np.bool_]:
     """Let a task's expert play one episode per seed, all at once.
 
     Args:
         task: A task's name, such as "FrankaPick".
         seeds: Seed k starts as `gymnasium.make(f"mimex/{task}-v0").reset(seed=k)` does.
+        **settings: Of the task, such as `engine="warp"`.
 
     Returns:
         Whether each episode was a success, (len(seeds),).
     """
     expert_class = expert_for(task)
-    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=len(seeds))
+    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=len(seeds), **settings)
     env.reset(seed=list(seeds))
     expert = expert_class(env)
     success = np.zeros(len(seeds), bool)

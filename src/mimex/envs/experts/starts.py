@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mimex.envs.arrays import to_numpy
 from mimex.envs.engine import Array
 from mimex.envs.experts.play import expert_for
 from mimex.envs.manipulation import VectorManipulation
@@ -44,8 +45,10 @@ def expert_starts(task: str, settings: Settings) -> Starts:
     running, kept = np.ones(EPISODES, bool), []
     for step in range(env.episode_steps):
         if step % EVERY == 0:
-            memory = {name: array[running].copy() for name, array in env.world.task.memory.items()}
-            kept.append(Starts(env.engine.state()[running], env.targets[running].copy(), memory))
+            kept_by_task = env.world.task.memory.items()
+            memory = {name: to_numpy(array)[running] for name, array in kept_by_task}
+            targets = to_numpy(env.targets)[running]
+            kept.append(Starts(env.engine.state()[running], targets, memory))
         _, _, terminated, truncated, info = env.step(expert.act(env))
         running &= ~(terminated | truncated | info["success"])
         if not running.any():

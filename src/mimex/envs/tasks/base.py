@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import copied, namespace
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import Weights
 from mimex.envs.robots.base import Robot
@@ -102,11 +103,12 @@ def approach_terms(nearness: Array, gripper_term: str) -> dict[str, Array]:
     if nearness.shape[1] == 2:
         return {gripper_term: nearness[:, 0] + nearness[:, 1]}
     index, middle, ring, thumb = nearness.T
-    return {"finger_distance": index + middle + ring, "thumb_distance": thumb.copy()}
+    return {"finger_distance": index + middle + ring, "thumb_distance": copied(thumb)}
 
 
 def distances(a: Array, b: Array) -> Array:
     """Return the distances of points (..., 3) that broadcast against each other (m), (...)."""
     difference = a - b
-    squared: Array = np.einsum("...k,...k->...", difference, difference)
-    return np.sqrt(squared)
+    xp = namespace(difference)
+    length: Array = xp.sqrt(xp.einsum("...k,...k->...", difference, difference))
+    return length

@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import copied, namespace
 from mimex.envs.cabinet import BOX_OFFSETS, CABINET_CENTRE, DRAWER_IN_CABINET, add_cabinet
 from mimex.envs.engine import Array, Engine, Rows
 from mimex.envs.reward import bonus, near
@@ -59,19 +60,19 @@ class Cabinet(Task):
         """Draw where the cabinet stands, with the drawer shut and the boxes at rest in it."""
         reach = self.settings.object_spread * np.array(CABINET_RANGE)
         cabinet = CABINET_CENTRE + reach * unit
-        self._cabinet[rows] = cabinet
+        self._cabinet[rows] = self.engine.array(cabinet)
         for pose, offset in zip(self._boxes, BOX_OFFSETS, strict=True):
-            pose[rows, :3] = cabinet + DRAWER_IN_CABINET + offset
+            pose[rows, :3] = self.engine.array(cabinet + DRAWER_IN_CABINET + offset)
 
     def evaluate(self) -> Outcome:
         """Return the terms of Cabinet: fingers to handle, grip, and how far the drawer is out."""
         fingers = self.fingers()  # (N, fingers, 3)
         apart = distances(fingers, self._handle[:, None])  # (N, fingers)
         # The first and the last finger are the gripper's two, or the hand's index and thumb.
-        above = fingers[:, (0, -1), 2] > self._handle[:, 2:]  # (N, 2)
-        around = bonus(above[:, 0] != above[:, 1])
+        above = fingers[..., 2] > self._handle[:, 2:]  # (N, fingers)
+        around = bonus(above[:, 0] != above[:, -1])
         holding = (apart[:, 0] <= HOLDING_RADIUS) & (apart[:, -1] <= HOLDING_RADIUS)
-        opening = self._opening[:, 0].copy()
+        opening = copied(self._opening[:, 0])
         nearness = near(apart, FLOOR, self.robot.handle_offset)
         terms = approach_terms(nearness, "handle_distance") | {
             "handle_bonus": around,
@@ -83,7 +84,7 @@ class Cabinet(Task):
         met = opening >= SUCCESS_OPENING
         if self.robot.holds_handle:
             met &= holding
-        return Outcome(terms, met=met, fallen=np.zeros_like(met))
+        return Outcome(terms, met=met, fallen=namespace(met).zeros_like(met))
 
     def oracle(self, rows: Rows) -> tuple[Array, ...]:
         """Return the grasp and how far the drawer must still come out for success (m)."""

@@ -40,9 +40,8 @@ class Move(Pick):
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw where the cube lies and where it shall go."""
         super().place(rows, unit)
-        self._goal[rows] = (
-            GOAL_CENTRE + self.settings.goal_spread * np.array(GOAL_RANGE) * unit[:, 2:]
-        )
+        reach = self.settings.goal_spread * np.array(GOAL_RANGE)
+        self._goal[rows] = self.engine.array(GOAL_CENTRE + reach * unit[:, 2:])
 
     def goal_distance(self) -> Array:
         """Return the distance from the cube's centre to the goal (m), (N,)."""

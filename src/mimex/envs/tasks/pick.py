@@ -53,7 +53,7 @@ class Pick(Task):
         self.half = robot.cube_size / 2.0
         positions, _ = engine.joint_columns(["cube"])
         self._pose = engine.qpos[:, positions]  # (N, 7) position and quaternion, live
-        self.memory["start_height"] = np.zeros(engine.num_envs)
+        self.memory["start_height"] = engine.array(np.zeros(engine.num_envs))
 
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw where on the table the cube lies."""
@@ -61,8 +61,8 @@ class Pick(Task):
         pose[:, :2] = CUBE_CENTRE + self.settings.object_spread * np.array(CUBE_RANGE) * unit[:, :2]
         pose[:, 2] = TABLE_HEIGHT + self.half
         pose[:, 3] = 1.0
-        self._pose[rows] = pose
-        self.memory["start_height"][rows] = pose[:, 2]
+        self._pose[rows] = self.engine.array(pose)
+        self.memory["start_height"][rows] = TABLE_HEIGHT + self.half
 
     def cube(self, rows: Rows = ALL) -> Array:
         """Return the centre of the cube (m), (rows, 3)."""
@@ -75,11 +75,11 @@ class Pick(Task):
             # The lowest corner lies under the centre by half the edge times the sum of the
             # vertical parts of the cube's three axes; lying flat, that sum is 1.
             rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
-        return np.asarray(rise > self.robot.cube_lift)
+        return rise > self.robot.cube_lift
 
     def goal_distance(self) -> Array:
         """Return how far the cube is from where it should be (m), (N,)."""
-        return np.abs(GOAL_HEIGHT - self._pose[:, 2])
+        return abs(GOAL_HEIGHT - self._pose[:, 2])
 
     def success(self, goal_distance: Array) -> Mask:
         """Return whether the distance to the goal counts as success, (N,)."""
@@ -107,6 +107,6 @@ class Pick(Task):
 def _vertical_extent(quaternion: Array) -> Array:
     """Return the sum of |z| over a rotated body's three unit axes, (N,) in [1, sqrt(3)]."""
     w, x, y, z = quaternion.T
-    horizontal: Array = np.abs(x * z - w * y) + np.abs(y * z + w * x)
-    upright: Array = np.abs(1.0 - 2.0 * (x * x + y * y))
+    horizontal: Array = abs(x * z - w * y) + abs(y * z + w * x)
+    upright: Array = abs(1.0 - 2.0 * (x * x + y * y))
     return 2.0 * horizontal + upright

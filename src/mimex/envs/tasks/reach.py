@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.envs.arrays import namespace
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import bonus, near
 from mimex.envs.robots.base import Robot
@@ -47,7 +48,7 @@ class Reach(Task):
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw the goal around the middle of the robot's workspace."""
         reach = self.settings.goal_spread * np.array(GOAL_RANGE)
-        self._goal[rows] = self.robot.reach_centre + reach * unit
+        self._goal[rows] = self.engine.array(self.robot.reach_centre + reach * unit)
 
     def hand(self, rows: Rows = ALL) -> Array:
         """Return the point to bring to the goal (m), (rows, 3)."""
@@ -59,7 +60,7 @@ class Reach(Task):
         distance = distances(self.hand(), self._goal)
         at_goal = distance <= GOAL_RADIUS
         terms = {"goal_distance": near(distance, 0.0, OFFSET), "goal_bonus": bonus(at_goal)}
-        return Outcome(terms, met=at_goal, fallen=np.zeros_like(at_goal))
+        return Outcome(terms, met=at_goal, fallen=namespace(at_goal).zeros_like(at_goal))
 
     def oracle(self, rows: Rows) -> tuple[Array, ...]:
         """Return hand, goal, goal - hand."""
