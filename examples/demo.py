@@ -1,6 +1,10 @@
-"""Trains with MIMEx beside the reward, evaluates, and leaves a picture of the curves and a video.
+"""What a bonus is for, in two parts: a game that plain PPO does not solve, and a robot that learns.
 
-python examples/demo.py --steps 600000 --out demo
+    python examples/demo.py --out demo
+
+The game is `gym/mimex/OrderedButtons-v0`: press A, then B on the other side of a ring in time.
+Plain PPO and PPO with MIMEx play it for the same number of steps. The robot is FrankaReach, with
+MIMEx beside a dense reward; it is evaluated and filmed.
 """
 
 import argparse
@@ -15,42 +19,64 @@ import matplotlib.pyplot as plt
 
 from mimex.cli import main as mimex
 
-CURVES = {
-    "success": ("train/success", "eval/success"),
-    "bonus per step, raw": ("bonus/mean", "bonus/probe"),
-    "share of the cells visited": ("explore/coverage",),
-    "the policy's std": ("ppo/std",),
+GAME = "gym/mimex/OrderedButtons-v0"
+GAMES = {"plain PPO": "none", "PPO with MIMEx": "mimex"}
+ROBOT = {
+    "FrankaReach: success": ("train/success", "eval/success"),
+    "FrankaReach: raw bonus per step": ("bonus/mean", "bonus/probe"),
+    "FrankaReach: grid visited": ("explore/coverage",),
 }
 
 
-def draw(run: Path, picture: Path) -> None:
-    """Draws the curves of a run."""
+def curve(run: Path, name: str) -> list[tuple[float, float]]:
+    """A metric of a run over millions of steps."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    figure, axes = plt.subplots(1, len(CURVES), figsize=(4 * len(CURVES), 3), layout="constrained")
-    for panel, (title, names) in zip(axes, CURVES.items(), strict=True):
-        for name in names:
-            points = [(row["step"] / 1e6, row[name]) for row in rows if name in row]
-            panel.plot(
-                *zip(*points, strict=True), marker="." if len(points) < 30 else "", label=name
-            )
+    return [(row["step"] / 1e6, row[name]) for row in rows if name in row]
+
+
+def draw(out: Path) -> None:
+    """Draws the curves of the three runs."""
+    figure, axes = plt.subplots(1, 1 + len(ROBOT), figsize=(16, 3), layout="constrained")
+    panels = [
+        (
+            "ordered buttons: success",
+            {label: (out / bonus, "train/success") for label, bonus in GAMES.items()},
+        )
+    ]
+    panels += [
+        (title, {name: (out / "run", name) for name in names}) for title, names in ROBOT.items()
+    ]
+    for panel, (title, lines) in zip(axes, panels, strict=True):
+        for label, (run, name) in lines.items():
+            points = curve(run, name)
+            marker = "." if len(points) < 30 else ""
+            panel.plot(*zip(*points, strict=True), marker=marker, label=label)
         panel.set(title=title, xlabel="million steps")
         panel.legend(frameon=False)
-    figure.savefig(picture, dpi=120)
+    figure.savefig(out / "curves.png", dpi=120)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", default="FrankaReach")
-    parser.add_argument("--steps", type=int, default=600_000)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--game-steps", type=int, default=150_000)
+    parser.add_argument("--steps", type=int, default=500_000, help="of the robot")
     parser.add_argument("--out", type=Path, default=Path("demo"))
     options, more = parser.parse_known_args()
-    run = options.out / "run"
-    train = ["train", options.task, "--reward", "dense", "--bonus", "mimex"]
-    code = mimex([*train, "--steps", str(options.steps), "--out", str(run), *more])
-    if code:
-        return code
-    draw(run, options.out / "curves.png")
-    return mimex(["eval", str(run), "--video", str(options.out / "policy.mp4")])
+    out = options.out
+    robot = ["FrankaReach", "--reward", "dense", "--bonus", "mimex", "--steps", str(options.steps)]
+    runs = {
+        bonus: [GAME, "--bonus", bonus, "--steps", str(options.game_steps)]
+        for bonus in GAMES.values()
+    } | {"run": robot}
+    for name, arguments in runs.items():
+        if code := mimex(["train", *arguments, "--out", str(out / name), *more]):
+            return code
+    draw(out)
+    for label, bonus in GAMES.items():
+        print(f"ordered buttons, {label}: {curve(out / bonus, 'eval/success')[-1][1]:.0%}")
+    return mimex(["eval", str(out / "run"), "--video", str(out / "policy.mp4")])
 
 
 if __name__ == "__main__":
