@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from mimex.contracts import Agent, Located, Observer, Step
+from mimex.nn import processes
 from mimex.train import checkpoint
 from mimex.train.coverage import Coverage
 from mimex.train.films import films
@@ -75,8 +77,11 @@ class Novelty(Observer):
             if scored.after:
                 known = ~np.stack(self._ended)[scored.rounds]
             places = np.stack(self._places)[scored.rounds + scored.after]
-            self.map.visit(places[known], scored.bonus[known])
+            known, places, bonus = map(_of_all, (known, places, scored.bonus))
+            self.map.visit(places[known], bonus[known])
             self.newest = scored.most_novel
+        if self.coverage is not None:
+            self.coverage.visited = np.any(_of_all(self.coverage.visited[:, None]), axis=1)
         self._places, self._ended = self._places[-1:], []
         share = self.map.share if self.coverage is None else self.coverage.share
         return {"explore/coverage": share}
@@ -104,6 +109,13 @@ class Novelty(Observer):
         self._places = [np.asarray(places) for places in state["places"]]
         self._ended = [np.asarray(ended) for ended in state["ended"]]
         self.newest = None if state["newest"] is None else Window(**state["newest"])
+
+
+def _of_all(values: NDArray[Any]) -> NDArray[Any]:
+    """Arrays ``(n, N, ...)`` of all processes, side by side along the second dimension."""
+    bits = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
+    found: NDArray[Any] = processes.joined(bits, dim=1).numpy().view(values.dtype)
+    return found
 
 
 def observes_numbers(env: VectorEnv[Any, Any, Any]) -> bool:
