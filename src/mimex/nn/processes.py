@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,8 +85,11 @@ def meet(store: Any = None) -> None:
     """Connects with the other processes: over gloo, and over NCCL for what is on a GPU.
 
     Args:
-        store: Of PyTorch, where they find each other; None where torchrun's variables say it.
+        store: Of PyTorch, where those on one machine find each other; None where torchrun's
+            variables say it.
     """
+    if store is not None and sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else is to hear of it
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     rank, size = _place.rank, _place.size
     _together(
