@@ -48,8 +48,9 @@ ROWS = "rows"
 """In a checkpoint, how many rows of metrics there were."""
 
 
-SAVE, GO_ON, END = "save", "go on", "end"
-"""What the first process says to the others: before it saves, after each row, at the end."""
+RECORD, SAVE, GO_ON, END = "record", "save", "go on", "end"
+"""What the first process says to the others: when observers have written their records, before it
+saves, after each row, at the end."""
 
 
 class FailedUpdateError(RuntimeError):
@@ -123,6 +124,7 @@ def train(config: TrainConfig) -> int:
                         result = _evaluated(config, eval_env, training, stop, display)
                         folder.require_same()
                         training.record(folder.path)
+                        processes.every(RECORD)
                 except StoppedError:
                     _save(folder, checkpoints, training, unfinished=[metrics])
                     saved_at = training.step
@@ -177,9 +179,12 @@ def follow(place: Place) -> int:
 
 
 def _obeyed(training: Training) -> bool:
-    """Gives its state as often as it is asked for; whether the run goes on then."""
-    while (word := processes.every(None)[0]) == SAVE:
-        gathered(training.state_dict())
+    """Does what the first process says after a row; whether the run goes on then."""
+    while (word := processes.every(None)[0]) in (RECORD, SAVE):
+        if word == SAVE:
+            gathered(training.state_dict())
+        else:
+            training.record(None)
     return bool(word == GO_ON)
 
 

@@ -126,8 +126,8 @@ class Training:
             )
             simulation.set_state(state | {"steps": ages.numpy()})
 
-    def record(self, run: Path) -> None:
-        """Lets the observers write what is too large for a row into the run folder."""
+    def record(self, run: Path | None) -> None:
+        """Lets the observers write what is too large for a row into the run folder, if any."""
         for observer in self.observers.values():
             observer.record(run, self.step, self.agent)
 

@@ -86,8 +86,11 @@ class Novelty(Observer):
         share = self.map.share if self.coverage is None else self.coverage.share
         return {"explore/coverage": share}
 
-    def record(self, run: Path, step: int, agent: Agent) -> None:
+    def record(self, run: Path | None, step: int, agent: Agent) -> None:
         """Writes the map and the film strips since the last record."""
+        if run is None:
+            self.map.take()
+            return
         strips = films(agent.bonus, {"first": agent.probe, "newest": self.newest})
         write_record(run, step, self.map, strips)
 
