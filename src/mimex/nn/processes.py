@@ -51,11 +51,12 @@ _place = Place()
 
 def place_by_environment() -> Place | None:
     """The place that torchrun gives; None where nobody has, or there is one process alone."""
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    if not all(name in os.environ for name in (*names, "MASTER_ADDR", "MASTER_PORT")):
+    told = os.environ
+    if not all(name in told for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
-    place = Place(*(int(os.environ[name]) for name in names))
-    return place if place.size > 1 else None
+    rank, size = int(told["RANK"]), int(told["WORLD_SIZE"])
+    local = int(told.get("LOCAL_RANK", rank)), int(told.get("LOCAL_WORLD_SIZE", size))
+    return Place(rank, size, *local) if size > 1 else None
 
 
 def rank() -> int:

@@ -116,6 +116,8 @@ class Novelty(Observer):
 
 def _of_all(values: NDArray[Any]) -> NDArray[Any]:
     """Arrays ``(n, N, ...)`` of all processes, side by side along the second dimension."""
+    if processes.size() == 1:
+        return values
     bits = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
     found: NDArray[Any] = processes.joined(bits, dim=1).numpy().view(values.dtype)
     return found
