@@ -12,7 +12,7 @@ from tests.processes import assert_equal, rows, start, wait_for, wait_for_rows
 
 from mimex.bonus import BONUSES
 from mimex.cli import main
-from mimex.commands.processes import A_CORE, LOST, place_of_this
+from mimex.commands.processes import A_CORE, LOST, OTHER, place_of_this
 from mimex.nn.parallel import available_cores
 from mimex.nn.processes import Place
 from mimex.train.checkpoint import Checkpoints
@@ -139,6 +139,7 @@ def test_a_process_that_is_killed_ends_the_run_and_nothing_is_lost(straight, tmp
     assert_same_run(tmp_path / "run", straight)
 
 
+@pytest.mark.slow
 def test_when_the_first_process_is_killed_the_others_end(straight, tmp_path):
     def kill(process, child):
         process.kill()
@@ -257,7 +258,7 @@ def test_a_started_process_knows_its_place_and_ends_without_the_first(monkeypatc
     monkeypatch.setenv("MIMEX_PROCESS", told)
     assert place_of_this() == place
     done = subprocess.run(
-        [sys.executable, "-m", "mimex", "train"],
+        [sys.executable, "-c", OTHER],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -41,6 +41,7 @@ def operations():
         "beside": processes.joined(torch.full((2, 1), own), dim=1),
         "every": processes.every({"a": [own, None, "x"]}),
         "bytes": processes.every_bytes(b"xyz" * own),
+        "first": processes.first_bytes(b"ab" if own == 0 else b"xyz"),
         "told": [processes.agreed(found) for found in (own == 0, True, None, own or None)],
     }
 
@@ -52,6 +53,7 @@ def test_each_operation_says_the_same_in_all_processes():
         "beside": torch.tensor([[0, 1, 2]] * 2),
         "every": [{"a": [own, None, "x"]} for own in range(3)],
         "bytes": [b"", b"xyz", b"xyzxyz"],
+        "first": b"ab",
         "told": [False, True, None, True],
     }
     for found in together(operations, 3):

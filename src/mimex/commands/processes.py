@@ -1,9 +1,9 @@
 """The processes of one run: who starts them, how they find each other, and how they end.
 
 torchrun starts them all and gives each its place. Otherwise the first one, which a person started,
-starts the others as ``mimex train`` with their place in a variable of the environment. Each of them
-holds the other end of a pipe from it: when it ends, however it ends, so do they. When one of them
-ends, the first one raises ``LostProcessError`` within a moment.
+starts the others with their place in a variable of the environment. Each of them listens to a pipe
+from it: when it ends, however it ends, so do they. When one of them ends, the first one raises
+``LostProcessError`` within a moment.
 """
 
 from __future__ import annotations
@@ -34,6 +34,17 @@ STARTED = "MIMEX_PROCESS"
 
 LOST = 3
 """Exit code of a process that ended because another one had."""
+
+OTHER = f"""
+import os, threading
+def end_with_the_first():
+    os.read(0, 1)  # nothing ever comes but the end
+    os._exit({LOST})
+threading.Thread(target=end_with_the_first, daemon=True).start()
+from mimex.cli import main
+raise SystemExit(main(["train"]))
+"""
+"""What another process than the first runs; it listens before it imports, which takes seconds."""
 
 A_CORE = 4
 """Processes that are started for each core, at most: more would only wait for each other."""
@@ -114,16 +125,10 @@ def beside(place: Place) -> Iterator[None]:
 
 
 def meet_first() -> None:
-    """In a process that was started: meets the first one, and ends when that one does."""
+    """In any other process: meets the first one."""
     if STARTED not in os.environ:
         processes.meet()
         return
-
-    def end_with_it() -> None:
-        os.read(0, 1)  # nothing ever comes but the end
-        os._exit(LOST)
-
-    threading.Thread(target=end_with_it, daemon=True).start()
     # Ctrl-C was held back until this process could take note of it.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     told = json.loads(os.environ[STARTED])
@@ -135,7 +140,7 @@ def _start(place: Place, port: int) -> subprocess.Popen[bytes]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "mimex", "train"],
+            [sys.executable, "-c", OTHER],
             stdin=subprocess.PIPE,
             env={**os.environ, STARTED: told},
         )

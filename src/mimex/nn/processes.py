@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -129,6 +130,17 @@ def every_bytes(content: bytes) -> list[bytes]:
     return [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
 
 
+def first_bytes(content: bytes = b"") -> bytes:
+    """What the first process gave, in all of them."""
+    if _place.size == 1:
+        return content
+    held = np.zeros(int(joined(torch.tensor([len(content)]))[0]), np.uint8)
+    if _place.rank == 0:
+        held[:] = np.frombuffer(content, np.uint8)
+    _together(lambda: dist.broadcast(torch.from_numpy(held), src=0))
+    return held.tobytes()
+
+
 def every(value: Any) -> list[Any]:
     """What each process gave, in their order: anything that JSON can say."""
     if _place.size == 1:
@@ -174,7 +186,7 @@ def _together(operation: Callable[[], Result]) -> Result:
     try:
         return operation()
     except RuntimeError as error:
-        why = str(error).partition("\n")[0]
+        why = re.sub(r"^\[[^]]*\] ", "", str(error).partition("\n")[0]).partition(". ")[0]
         raise LostProcessError(
             f"process {_place.rank} of {_place.size} has lost another one of its run ({why}): the "
             "last checkpoint is intact, and the same command continues from it."

@@ -42,7 +42,7 @@ def gathered(state: Mapping[str, Any]) -> dict[str, Any]:
 def tell(state: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the first process says, in all of them; the others say None."""
     content = b"" if state is None else checkpoint.to_bytes(state)
-    return checkpoint.from_bytes(processes.every_bytes(content)[0])
+    return checkpoint.from_bytes(processes.first_bytes(content))
 
 
 def size_of(state: Mapping[str, Any]) -> int:
