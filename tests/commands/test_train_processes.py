@@ -160,6 +160,14 @@ def test_ctrl_c_may_reach_any_process(straight, tmp_path):
 
 
 @pytest.mark.slow
+def test_an_evaluation_that_is_given_up_is_made_again(straight, tmp_path, stops_in_evaluation):
+    stops_in_evaluation(1)
+    assert main(command(tmp_path / "run", 12)) == 128 + signal.SIGTERM
+    assert main(command(tmp_path / "run", 12)) == 0
+    assert_same_run(tmp_path / "run", straight)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 4)])
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, capfd, before, after):
     run = tmp_path / "run"

@@ -72,7 +72,7 @@ def with_place(config: TrainConfig) -> tuple[TrainConfig, Place]:
             )
         return replace(config, processes=given.size).checked(), given
     most = A_CORE * available_cores()
-    if config.processes > max(most, 2):
+    if config.processes > most:
         raise ValueError(
             f"--processes is {config.processes}, but this machine has {available_cores()} cores: "
             f"use at most {most}"
