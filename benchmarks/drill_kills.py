@@ -182,15 +182,20 @@ class Attempt:
 
         Other than by the clock, attempts come equally far on a machine that has more to do.
         """
-        pid = self._process.pid if self._forked is None else self._forked.pid
         while (code := self.wait(POLL)) is None:
             try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             except FileNotFoundError:  # it has just ended
                 continue
             if sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") >= seconds:  # user, system
                 return None
         return code
+
+    @property
+    def pid(self) -> int:
+        pid = self._process.pid if self._forked is None else self._forked.pid
+        assert pid is not None
+        return pid
 
     @property
     def words(self) -> str:

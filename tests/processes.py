@@ -1,6 +1,7 @@
 """``mimex`` in processes of its own, and what their run folders hold."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -8,7 +9,12 @@ import time
 
 import numpy as np
 import torch
+from torch.distributed import TCPStore
 
+from mimex.nn import processes
+from mimex.nn.processes import Place
+
+_WARM = ("torch._dynamo", "mimex.agents.ppo", "mimex.bonus.mimex", "mimex.train.episodes")
 PATIENCE = 600  # seconds, for a machine that has more to do
 
 
@@ -21,6 +27,25 @@ def start(arguments):
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
+
+
+def together(function, size, *arguments):
+    """What a function returns in each of the processes of a run, in their order."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_WARM))
+    store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
+    work = [
+        (function, Place(rank, size, rank, size), store.port, arguments) for rank in range(size)
+    ]
+    with context.Pool(size) as pool:
+        return pool.starmap(_in_place, work, chunksize=1)
+
+
+def _in_place(function, place, port, arguments):
+    torch.set_num_threads(1)
+    with processes.at(place):
+        processes.meet(TCPStore("127.0.0.1", port, place.size, is_master=False))
+        return function(*arguments)
 
 
 def rows(run):

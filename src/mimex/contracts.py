@@ -138,8 +138,14 @@ class Observer:
         """What to say in this row."""
         return {}
 
-    def record(self, run: Path, step: int, agent: Agent) -> None:
-        """Writes what is too large for a row into the run folder, at each evaluation."""
+    def record(self, run: Path | None, step: int, agent: Agent) -> None:
+        """Writes what is too large for a row into the run folder, at each evaluation.
+
+        Args:
+            run: The folder; None in other processes than the first, which write nothing.
+            step: Frames so far.
+            agent: What acts.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """All that ``load_state_dict`` needs to continue exactly here."""

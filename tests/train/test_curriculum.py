@@ -1,10 +1,12 @@
 import gymnasium
 import numpy as np
 import pytest
+from tests.processes import together
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.contracts import Step
 from mimex.envs.reward import weights
+from mimex.nn import processes
 from mimex.train.curriculum import Curriculum
 
 STAGES = ("dense", "sparse", "sparser")
@@ -45,6 +47,24 @@ def test_episodes_of_the_reward_before_do_not_count_and_the_last_stage_stays(env
         end(curriculum, True, True)
         stages.append(curriculum.stage)
     assert stages == [1, 2, 2, 2]
+
+
+def stages_in_a_process():
+    """Each process has two environments; those of the second one alone do not suffice."""
+    env = gymnasium.make_vec("mimex/FrankaPick-v0", num_envs=2, threads=1)
+    curriculum = Curriculum(env, STAGES, success_rate=0.75, episodes=4)
+    stages = []
+    for succeeds in (False, True, True):
+        before = curriculum.stage
+        end(curriculum, True, processes.rank() == 0 or succeeds)
+        assert curriculum.stage == before  # all move on at the end of a row
+        stages.append(curriculum.metrics(None)["train/stage"])
+    assert env.unwrapped.weights == weights("FrankaPick", STAGES[curriculum.stage])
+    return stages
+
+
+def test_several_processes_move_on_together_by_the_episodes_of_all():
+    assert together(stages_in_a_process, 2) == [[1.0, 2.0, 2.0]] * 2
 
 
 def test_a_saved_one_goes_on_exactly(env):

@@ -1,10 +1,17 @@
 """Novelty maps: what is counted, and that a killed run writes the same files."""
 
+from types import SimpleNamespace
+
+import gymnasium
 import numpy as np
 import pytest
+from tests.processes import assert_equal, together
 
+import mimex.envs  # noqa: F401 (registers the tasks)
+from mimex.contracts import Scored, Step
+from mimex.nn import processes
 from mimex.train.coverage import Coverage
-from mimex.train.novelty import NoveltyMap, read_records, remove_after, write_record
+from mimex.train.novelty import Novelty, NoveltyMap, read_records, remove_after, write_record
 from mimex.train.planes import FIRST_STATES, HandPlanes, PrincipalPlane
 
 HANDS = np.array([[0.51, 0.01, 0.51], [0.52, 0.02, 0.93], [0.01, -0.59, 0.01], [9.0, 0.0, 0.5]])
@@ -99,3 +106,31 @@ def test_damaged_records_are_left_out(tmp_path):
     path.write_bytes(path.read_bytes()[:-5])
     assert [record["step"] for record in read_records(tmp_path)] == [2]
     assert read_records(tmp_path / "nowhere") == []
+
+
+def seen_by_a_process(after):
+    """A few steps of four robots, or of this process's share of them."""
+    own = np.array_split(np.arange(4), processes.size())[processes.rank()]
+    env = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=len(own), threads=1)
+    observation, _ = env.reset(seed=[int(seed) for seed in own])
+    novelty = Novelty(env)
+    novelty.begin(observation)
+    for t in range(6):
+        actions = np.sin(np.arange(9) + own[:, None] + t).astype(np.float32)
+        made = Step(observation, actions, *env.step(actions))
+        made = made._replace(truncated=own == t)
+        novelty.step(made)
+        observation = made.next_observation
+    bonus = np.arange(24.0).reshape(6, 4)[:, own]
+    scored = Scored(np.arange(6), bonus, after, None)
+    metrics = novelty.metrics(SimpleNamespace(scored=lambda: scored))
+    env.close()
+    return metrics, novelty.map.state_dict(), novelty.coverage.state_dict()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_maps_are_those_of_all_processes(after):
+    expected = seen_by_a_process(after)
+    assert expected[1]["visits"][0].sum() == 24 - 4 * after
+    for found in together(seen_by_a_process, 2, after):
+        assert_equal(list(found), list(expected))

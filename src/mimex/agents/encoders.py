@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mimex.agents.spaces import IMAGE, VECTOR, ObservationReader
 from mimex.data.rollout import Layout, Stored
+from mimex.nn import processes
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import RunningMeanStd
@@ -53,6 +54,7 @@ class Normaliser:
         self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
         self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
         self._seen = RunningMeanStd((size,), device=device)
+        self._new = RunningMeanStd((size,), device=device)  # since the processes last met
         self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
 
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -61,10 +63,13 @@ class Normaliser:
 
     def watch(self, vectors: Tensor) -> None:
         """Takes vectors ``(n, size)`` into the statistics, to be used after ``sync``."""
-        self._seen.update(vectors)
+        (self._seen if processes.size() == 1 else self._new).update(vectors)
 
     def sync(self) -> None:
-        """Uses the statistics of all that was watched from now on."""
+        """Uses the statistics of all that was watched, in all processes, from now on."""
+        if processes.size() > 1 and self._mean.numel():
+            self._seen.absorb(self._new)
+            self._new = RunningMeanStd(self._new.shape, self._mean.device)
         if self.follow and self._seen.count:
             self._mean = self._seen.mean.float().masked_fill(self._codes, 0.0)
             self._scale = (1 / self._seen.std).float().masked_fill(self._codes, 1.0)

@@ -19,6 +19,7 @@ from mimex.agents.return_scale import ReturnScale, explained_variance, standardi
 from mimex.agents.spaces import ActionWriter
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
+from mimex.nn import processes
 from mimex.nn.layers import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
@@ -136,14 +137,15 @@ class PPO:
                 f"minibatches={settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
-        if not bool(batch.returns.isfinite().all()):
+        returns = processes.joined(batch.returns)
+        if not bool(returns.isfinite().all()):
             raise NotFiniteError("The returns are not finite. Nothing was changed.", batch)
-        explained = explained_variance(batch.values, batch.returns)
+        explained = explained_variance(processes.joined(batch.values), returns)
         if settings.lr_schedule == "cosine":
             self.lr = settings.lr * 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))
         last = self.critic[-1]
         assert isinstance(last, nn.Linear)
-        self.return_scale.update(batch.returns, last)
+        self.return_scale.update(returns, last)
         batch = batch._replace(
             advantages=standardised(self.return_scale.combined(batch.advantages, weights)),
             values=self.return_scale.targets(batch.values),
@@ -199,6 +201,9 @@ class PPO:
         for part, more in parts[1:]:
             total.add_(part)
             statistics.add_(more)
+        # In every process a minibatch has the same number of rows: the mean is that of all.
+        both = processes.mean(torch.cat([total, statistics]))
+        total, statistics = torch.split(both, [len(total), len(statistics)])
         groups = torch.split(total, self._group_sizes)  # views: of actor, critic and encoder
         norms = torch.stack([torch.linalg.vector_norm(group) for group in groups])
         if not bool(norms.isfinite().all() & statistics.isfinite().all()):

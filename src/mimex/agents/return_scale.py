@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.state import require_same
+from mimex.nn import processes
 
 FOLLOWS = 0.05
 """Weight of the newest rollout in the statistics once there are many: half of what they are is of
@@ -98,8 +99,8 @@ def _or_one(std: Tensor) -> Tensor:
 
 
 def standardised(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and deviation 1, whatever their size; 0 where all are alike."""
-    std, mean = torch.std_mean(advantages, correction=0)
+    """Advantages with mean 0 and deviation 1 over all processes; 0 where all are alike."""
+    std, mean = torch.std_mean(processes.joined(advantages), correction=0)
     return (advantages - mean) / torch.where(std > 0, std, 1.0)
 
 

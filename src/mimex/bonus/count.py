@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mimex.bonus.inputs import check_fraction, check_widths, read_features
 from mimex.data.checks import read_state
+from mimex.nn import processes
 from mimex.types import Metrics, Window
 
 
@@ -50,8 +51,8 @@ class Count:
         self.generator = torch.Generator().manual_seed(seed)
         self.visits: dict[bytes, int] = {}
 
-    def _cells(self, window: Window) -> list[bytes]:
-        """The cell of each window's newest step, by the bytes of its whole numbers."""
+    def _cells(self, window: Window) -> Tensor:
+        """The cell of each window's newest step: ``(B, numbers)``, whole."""
         cpu = torch.device("cpu")
         newest = read_features(window, self.length, self.feature_dim, None, cpu)[:, -1]
         width = newest.shape[1]
@@ -59,11 +60,10 @@ class Count:
             raise ValueError(f"numbers={self.numbers}: steps have the numbers 0 to {width - 1}.")
         self.feature_dim = width
         chosen = newest[:, list(self.numbers)] if self.numbers else newest
-        cells = (chosen / self.cell).floor().clamp(-(2.0**30), 2.0**30).int().numpy()
-        return [row.tobytes() for row in cells]
+        return (chosen / self.cell).floor().clamp(-(2.0**30), 2.0**30).int()
 
-    def _scores(self, cells: list[bytes]) -> Tensor:
-        visits = torch.tensor([self.visits.get(cell, 0) for cell in cells])
+    def _scores(self, cells: Tensor) -> Tensor:
+        visits = torch.tensor([self.visits.get(key, 0) for key in _keys(cells)])
         return (visits + 1).rsqrt().to(self.device)
 
     def reward(self, window: Window) -> Tensor:
@@ -77,10 +77,11 @@ class Count:
         paid = self._scores(cells)
         if train_fraction < 1:
             order = torch.randperm(len(cells), generator=self.generator)
-            cells = [cells[i] for i in order[: max(1, round(train_fraction * len(cells)))]]
-        for cell in cells:
-            self.visits[cell] = self.visits.get(cell, 0) + 1
-        return paid, {"bonus/mean": float(paid.mean()), "bonus/cells": float(len(self.visits))}
+            cells = cells[order[: max(1, round(train_fraction * len(cells)))]]
+        for key in _keys(processes.joined(cells)):
+            self.visits[key] = self.visits.get(key, 0) + 1
+        mean = float(processes.mean(paid.mean()))
+        return paid, {"bonus/mean": mean, "bonus/cells": float(len(self.visits))}
 
     def state_dict(self) -> dict[str, Any]:
         """Cells and their visits, and what makes a cell."""
@@ -117,5 +118,9 @@ class Count:
         )
         self.generator.set_state(generator)
         self.feature_dim = width or None
-        keys = (row.tobytes() for row in cells.cpu().numpy())
-        self.visits = dict(zip(keys, visits.tolist(), strict=True))
+        self.visits = dict(zip(_keys(cells), visits.tolist(), strict=True))
+
+
+def _keys(cells: Tensor) -> list[bytes]:
+    """Cells ``(n, numbers)`` as what a dict finds them by."""
+    return [row.tobytes() for row in cells.cpu().numpy()]

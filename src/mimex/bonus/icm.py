@@ -13,6 +13,7 @@ from mimex.bonus.inputs import check_widths, tell_codes
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
+from mimex.nn import processes
 from mimex.nn.layers import mlp
 from mimex.types import Window
 
@@ -74,10 +75,11 @@ class InverseDynamics(MaskedPrediction):
         return loss * valid[:, -2:].all(1), before, after
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
-        if self.discrete is None and window.actions is not None and bool(whole.any()):
+        if self.discrete is None and window.actions is not None:
+            whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
             codes = window.actions.ndim == 2
-            self.discrete = codes or tell_codes(window.actions[:, -1:], whole, None)
+            found = codes or tell_codes(window.actions[:, -1:], whole, None)
+            self.discrete = processes.agreed(found if bool(whole.any()) else None)
         return super()._read(window)
 
     def extra_state(self) -> dict[str, Any]:

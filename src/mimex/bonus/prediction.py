@@ -22,6 +22,7 @@ from mimex.bonus.inputs import (
 )
 from mimex.bonus.state import Resumable
 from mimex.data.checks import unchanged_if_refused
+from mimex.nn import processes
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics, Window
 
@@ -99,7 +100,10 @@ class MaskedPrediction(Resumable):
 
     @unchanged_if_refused()
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """Scores all windows and trains on a random fraction of them, in one forward pass."""
+        """Scores all windows and trains on a random fraction of them, in one forward pass.
+
+        Where there are several processes, each gives as many windows, and all learn from all.
+        """
         check_fraction(train_fraction)
         raw, x, actions, valid = self._read(window)
         before = self.generator.get_state()
@@ -144,15 +148,17 @@ class MaskedPrediction(Resumable):
             self.generator.set_state(before)
             self.optimizer.zero_grad(set_to_none=True)
             raise
+        loss, spread = processes.average_gradients(parameters, torch.stack([loss, spread]))
         self.optimizer.step()
         if self.statistics is not None:
-            self.statistics.update(raw[window.valid.to(self.device)])
+            self.statistics.update_together(raw[window.valid.to(self.device)])
         self.steps += 1
+        paid = processes.joined(rewards)
         metrics = {
             "bonus/loss": float(loss),
-            "bonus/mean": float(rewards.mean()),
-            "bonus/std": float(rewards.std(correction=0)),
-            "bonus/trained": float(trained),
+            "bonus/mean": float(paid.mean()),
+            "bonus/std": float(paid.std(correction=0)),
+            "bonus/trained": float(trained * processes.size()),
         }
         if self.masks > 1:
             metrics["bonus/standard_error"] = float(spread) / self.masks**0.5
@@ -185,7 +191,8 @@ class MaskedPrediction(Resumable):
         if not self.feature_dim:
             self.start(raw.shape[2])
         if self.one_hot is not False:
-            self.one_hot = tell_codes(raw, window.valid.to(self.device), self.one_hot)
+            found = tell_codes(raw, window.valid.to(self.device), self.one_hot)
+            self.one_hot = processes.agreed(found) if self.one_hot is None else found
         x = raw
         if self.statistics is not None and not self.one_hot:
             x = self.statistics.normalise(raw, FEATURE_CLIP)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from mimex.nn import processes
 from mimex.types import Array, Metrics
 
 Unit = Literal["task", "raw"]
@@ -49,8 +50,10 @@ class Rewards(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How much of all reward is bonus, by absolute size."""
-        intrinsic, extrinsic = self.intrinsic.abs().sum(), self.extrinsic.abs().sum()
+        """How much of all reward is bonus, by absolute size, in all processes."""
+        intrinsic, extrinsic = (
+            processes.mean(stream.abs().sum()) for stream in (self.intrinsic, self.extrinsic)
+        )
         return float(intrinsic / (intrinsic + extrinsic).clamp(min=1e-12))
 
 
@@ -174,7 +177,7 @@ class BonusScale:
                 living = paid.expand_as(rows).reshape(bonus.shape).to(bonus.dtype)
         intrinsic = self.beta * scaled + living
         if update:
-            self.steps += bonus.numel()
+            self.steps += bonus.numel() * processes.size()
         return Rewards(extrinsic + intrinsic, extrinsic, intrinsic, living)
 
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
@@ -190,7 +193,7 @@ class BonusScale:
         sizes = [
             x.double().abs().reshape(-1, x.shape[-1]).mean(1).cpu() for x in (bonus, extrinsic)
         ]
-        for size, reward in torch.stack(sizes, dim=1).tolist():
+        for size, reward in processes.mean(torch.stack(sizes, dim=1)).tolist():
             if update or not weight:
                 weight = keep * weight + 1 - keep
                 novel = keep * novel + (1 - keep) * size
@@ -207,10 +210,10 @@ class BonusScale:
         return average.unsqueeze(1), unit.unsqueeze(1)
 
     def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
-        """What a logger should say about what was paid for raw bonuses."""
+        """What a logger should say about what was paid for raw bonuses, in all processes."""
         return {
-            "bonus/mean": float(torch.as_tensor(raw).float().mean()),
-            "bonus/reward": float(rewards.intrinsic.mean()),
+            "bonus/mean": float(processes.mean(torch.as_tensor(raw).float().mean())),
+            "bonus/reward": float(processes.mean(rewards.intrinsic.mean())),
             "bonus/share": rewards.share,
             "bonus/beta": self.beta,
         }

@@ -21,6 +21,7 @@ from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, family_of
 from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step
 from mimex.data.replay import ReplayBuffer
+from mimex.nn import processes
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.clock import Clock
@@ -42,10 +43,16 @@ REMEMBER_EPISODES = 10
 """Training episodes that DrQ-v2's metrics are about: as many as it evaluates."""
 
 
-def seed_for(config: TrainConfig, purpose: str) -> int:
-    """A seed for one purpose, independent of those for the others."""
-    children = np.random.SeedSequence(config.seed).spawn(len(_PURPOSES))
-    return int(children[_PURPOSES.index(purpose)].generate_state(1)[0])
+def seed_for(config: TrainConfig, purpose: str, *more: int) -> int:
+    """A seed for one purpose, independent of those for the others.
+
+    Args:
+        config: Has the run's.
+        purpose: One of a few words.
+        more: Numbers that give yet another one, unless all are 0.
+    """
+    key = (_PURPOSES.index(purpose), *(more if any(more) else ()))
+    return int(np.random.SeedSequence(config.seed, spawn_key=key).generate_state(1)[0])
 
 
 def make_env(
@@ -108,25 +115,38 @@ def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusSc
 
 
 def make_training(config: TrainConfig) -> Training:
-    """A run that has not begun."""
-    env, clock = make_env(config, config.envs), Clock()
+    """A run that has not begun, or this process's share of it."""
+    env, clock = make_env(config, config.envs // processes.size()), Clock()
     make = {"ppo": _on_policy, "drqv2": _off_policy}[config.agent]
     agent, remember, pictures_every, stagger = make(config, env, clock)
     observers: dict[str, Observer] = {
-        "episodes": Episodes(config.envs, remember, frames_per_step(env))
+        "episodes": Episodes(env.num_envs, remember, frames_per_step(env))
     }
     if isinstance(env.unwrapped, Located) or observes_numbers(env):
         observers["novelty"] = Novelty(env, FIRST_STATES // pictures_every)
     if config.curriculum:
         observers["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
-    return Training(
+    training = Training(
         env,
         agent,
         observers,
-        seed=seed_for(config, "environment"),
+        seed=seed_for(config, "environment", processes.rank()),
         stagger=stagger,
         clock=clock,
     )
+    if processes.rank() > 0:
+        draw_anew(config, training)
+    return training
+
+
+def draw_anew(config: TrainConfig, training: Training, step: int = 0) -> None:
+    """Lets this process draw other random numbers than all others, and than at other steps."""
+    agent = training.agent
+    parts: dict[str, Any] = {"actions": agent.algorithm, "bonus": agent.bonus, "minibatches": agent}
+    for purpose, part in parts.items():
+        if hasattr(part, "generator"):  # a bonus that looks at nothing draws nothing
+            seed = seed_for(config, purpose, processes.rank(), step)
+            part.generator.manual_seed(seed)
 
 
 Parts = tuple[Agent, int, int, Generator | None]
@@ -142,7 +162,7 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
         make_bonus(config, algorithm.feature_dim, algorithm.action_dim),
         make_scale(config, config.ppo.intrinsic_discount, frames_per_step(env)),
         config.loop,
-        num_envs=config.envs,
+        num_envs=env.num_envs,
         frames_per_step=frames_per_step(env),
         horizon=config.horizon or config.steps,
         seed=seed_for(config, "minibatches"),

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from gymnasium.vector import VectorEnv
 
 from mimex.agents.errors import NotFiniteError
-from mimex.commands.build import make_env, make_training, seed_for
+from mimex.commands.build import draw_anew, make_env, make_training, seed_for
+from mimex.commands.processes import (
+    LOST,
+    beside,
+    choose_device,
+    meet_first,
+    place_of_this,
+    with_place,
+)
 from mimex.config import MAY_CHANGE, TrainConfig, family_of, parse
 from mimex.contracts import episode_steps
 from mimex.files import sync
+from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.nn.processes import LostProcessError, Place
 from mimex.track.display import Display
 from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
 from mimex.train import checkpoint
@@ -24,6 +35,7 @@ from mimex.train.folder import RunFolder
 from mimex.train.health import health_after
 from mimex.train.loop import Training
 from mimex.train.novelty import remove_after
+from mimex.train.ranks import gathered, own, size_of, tell
 from mimex.train.signals import StopRequest
 from mimex.types import Metrics
 
@@ -36,6 +48,11 @@ ROWS = "rows"
 """In a checkpoint, how many rows of metrics there were."""
 
 
+RECORD, SAVE, GO_ON, END = "record", "save", "go on", "end"
+"""What the first process says to the others: when observers have written their records, before it
+saves, after each row, at the end."""
+
+
 class FailedUpdateError(RuntimeError):
     """An update met numbers that are not finite."""
 
@@ -45,7 +62,10 @@ class StoppedError(Exception):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and trains."""
+    """Reads the command line and trains; or trains with the process that has read it."""
+    place = place_of_this()
+    if place is not None and place.rank > 0:
+        return follow(place)
     return train(parse(arguments).checked())
 
 
@@ -55,14 +75,14 @@ def train(config: TrainConfig) -> int:
     Returns:
         0 at the end, and 128 plus its number after a signal.
     """
-    keep_memory()
-    use_workers(config.threads or available_cores())
+    config, place = with_place(config)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(config.folder))
         stop = stack.enter_context(StopRequest())
+        stack.enter_context(processes.at(place))
         checkpoints = Checkpoints(folder.checkpoints)
         config = config.continuing(folder.config)
-        training = make_training(config)
+        training = _prepared(config, place)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
@@ -70,20 +90,18 @@ def train(config: TrainConfig) -> int:
         settings = config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict()
         folder.check(*settings)
         saved = checkpoints.latest()
+        loaded: list[str] = []
         if saved is not None:
             with checkpoints.fitting():
-                goes_on = training.load_state_dict(saved[1])
+                loaded = _load(config, training, saved[1])
+        stack.enter_context(beside(place))
+        if place.size > 1:
+            tell({"config": config.to_dict(), "state": None if saved is None else saved[1]})
         notes = folder.restore_metrics(
             None if saved is None else (saved[0], saved[1].get(ROWS)),
             min(config.eval.every, config.track.checkpoint_every),
         )
-        notes += folder.claim(*settings)
-        if saved is not None:
-            notes.append(f"continuing from step {training.step:,}")
-            if not goes_on:
-                notes.append(
-                    f"with new episodes: {config.task} or its buffer could not save those that ran"
-                )
+        notes += [*folder.claim(*settings), *loaded]
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
@@ -96,7 +114,7 @@ def train(config: TrainConfig) -> int:
         health = health_after(folder.metrics)
         before = saved_at = training.step
         unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
-        learning = _learning(config, training, folder, stop, display)
+        learning = _learning(config, training, stop, display.advance)
         for metrics in chain(unfinished, learning):
             done = training.step >= config.steps
             score = None
@@ -106,6 +124,7 @@ def train(config: TrainConfig) -> int:
                         result = _evaluated(config, eval_env, training, stop, display)
                         folder.require_same()
                         training.record(folder.path)
+                        processes.every(RECORD)
                 except StoppedError:
                     _save(folder, checkpoints, training, unfinished=[metrics])
                     saved_at = training.step
@@ -122,11 +141,11 @@ def train(config: TrainConfig) -> int:
                 _save(folder, checkpoints, training, score)
                 saved_at = training.step
             before = training.step
-            if stop:
-                break
+            processes.every(GO_ON)
+        if stop.signal is not None and training.step > saved_at:
+            _save(folder, checkpoints, training)
+        processes.every(END)
         if stop.signal is not None:
-            if training.step > saved_at:
-                _save(folder, checkpoints, training)
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
                 "command continues"
@@ -134,6 +153,64 @@ def train(config: TrainConfig) -> int:
             return 128 + stop.signal
         display.note(f"done: {training.step:,} steps in {folder.path}")
     return 0
+
+
+def follow(place: Place) -> int:
+    """Trains beside the first process, which says what, when to save, and when to end."""
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopRequest())
+        stack.enter_context(processes.at(place))
+        try:
+            meet_first()
+            told = tell(None)
+            config, state = TrainConfig.from_dict(told["config"]).checked(), told["state"]
+            training = _prepared(config, place)
+            stack.callback(training.env.close)
+            if state is not None:
+                _load(config, training, state)
+            learning = _learning(config, training, stop)
+            for _ in chain((state or {}).get(UNFINISHED, []), learning):
+                if not _obeyed(training):
+                    return 0
+            _obeyed(training)
+        except LostProcessError:
+            return LOST  # the first process tells
+    return 0
+
+
+def _obeyed(training: Training) -> bool:
+    """Does what the first process says after a row; whether the run goes on then."""
+    while (word := processes.every(None)[0]) in (RECORD, SAVE):
+        if word == SAVE:
+            gathered(training.state_dict())
+        else:
+            training.record(None)
+    return bool(word == GO_ON)
+
+
+def _prepared(config: TrainConfig, place: Place) -> Training:
+    """This process's share of a run that has not begun."""
+    keep_memory()
+    choose_device(config, place)
+    threads = config.threads or max(1, available_cores() // place.local_size)
+    use_workers(threads)
+    return make_training(config if place.size == 1 else replace(config, threads=threads))
+
+
+def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> list[str]:
+    """Continues a run from its state; returns what whoever continues it should know."""
+    before, now = size_of(state), processes.size()
+    if before != now:
+        draw_anew(config, training, int(state["step"]))
+    goes_on = training.load_state_dict(own(state, training.without_environments()))
+    notes = [f"continuing from step {training.step:,}"]
+    if before != now:
+        notes.append(f"with {now} processes instead of {before}: new episodes, new random numbers")
+    elif not goes_on:
+        notes.append(
+            f"with new episodes: {config.task} or its buffer could not save those that ran"
+        )
+    return notes
 
 
 def _evaluated(
@@ -166,7 +243,8 @@ def _save(
     sync(folder.metrics)
     sync(folder.path)
     training.agent.save()
-    state = training.state_dict() | {ROWS: folder.rows}
+    processes.every(SAVE)
+    state = gathered(training.state_dict()) | {ROWS: folder.rows}
     state |= {UNFINISHED: list(unfinished)} if unfinished else {}
     checkpoints.save(training.step, state, best=score)
 
@@ -174,15 +252,15 @@ def _save(
 def _learning(
     config: TrainConfig,
     training: Training,
-    folder: RunFolder,
     stop: StopRequest,
-    display: Display,
+    progress: Callable[[int], None] = lambda step: None,
 ) -> Iterator[Metrics]:
     """Rows; where an update fails on its numbers, what led there is saved and the update named."""
     try:
-        yield from training.rows(config.steps, stop, display.advance)
+        yield from training.rows(config.steps, stop.agreed, progress)
     except (NotFiniteError, ValueError) as error:
-        path, number = folder.path / "failed.safetensors", training.agent.updates + 1
+        name = f"failed-{processes.rank()}" if processes.rank() else "failed"
+        path, number = config.folder / f"{name}.safetensors", training.agent.updates + 1
         evidence = {"update": number, "error": str(error), "state": training.state_dict()}
         if isinstance(error, NotFiniteError):
             evidence["minibatch"] = error.batch.arrays()

@@ -28,7 +28,7 @@ VISIONS = ("cnn", "vit")
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
-MAY_CHANGE = ("steps", "out", "threads", "device", "track")
+MAY_CHANGE = ("steps", "out", "processes", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
 Settings = TypeVar("Settings")
@@ -135,8 +135,12 @@ class TrainConfig:
     agent (gym/) in place of the reward. The same command continues there."""
     preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper}")] = "cpu"
     """Defaults chosen by measurement on two cores, or the published ones."""
+    processes: int = 1
+    """Processes on this machine that share the environments and learn as one (ppo); torchrun starts
+    them on many machines. A run may be continued with another number, and then begins new episodes.
+    """
     threads: int | None = None
-    """Threads to work on; None for one a core."""
+    """Threads to work on, of each process; None for one a core in all."""
     device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,mps}")] = "cpu"
     """Where networks, rollouts and bonus are; "auto" takes a GPU where there is one. A run may be
     continued on another one."""
@@ -177,13 +181,29 @@ class TrainConfig:
             ("--eval.episodes", self.eval.episodes),
             ("--track.checkpoint-every", self.track.checkpoint_every),
             ("--horizon", 1 if self.horizon is None else self.horizon),
+            ("--processes", self.processes),
             ("--threads", 1 if self.threads is None else self.threads),
         ):
             if value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
         if self.seed < 0:
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
+        if self.processes > 1:
+            self._check_processes()
         return self
+
+    def _check_processes(self) -> None:
+        if self.agent != "ppo":
+            raise ValueError(
+                f"--processes is {self.processes}, but --agent {self.agent} has one replay buffer, "
+                "in one process: use --processes 1 with --threads, or --agent ppo"
+            )
+        if self.envs % self.processes:
+            nearest = self.processes * max(1, round(self.envs / self.processes))
+            raise ValueError(
+                f"--envs is {self.envs}, which {self.processes} processes cannot share equally: "
+                f"use --envs {nearest}"
+            )
 
     def _check_curriculum(self) -> None:
         if not 0 < self.curriculum_success <= 1:

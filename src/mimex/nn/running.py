@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mimex.nn import processes
+
 
 class RunningMeanStd:
     """Mean and variance of everything seen so far, merged batch by batch (Chan et al., 1979).
@@ -24,16 +26,34 @@ class RunningMeanStd:
         self.count = 0
 
     def update(self, items: Tensor) -> None:
-        """Takes in items ``(n, *shape)``."""
-        if len(items) == 0:
+        """Takes in items ``(n, *shape)`` of this process."""
+        if len(items):
+            var, mean = torch.var_mean(items.detach().double(), dim=0, correction=0)
+            self._merge(len(items), mean, var)
+
+    def update_together(self, items: Tensor) -> None:
+        """Takes in the items of all processes, ``(n, *shape)`` each."""
+        if processes.size() == 1:
+            self.update(items)
             return
-        var, mean = torch.var_mean(items.detach().double(), dim=0, correction=0)
-        total = self.count + len(items)
+        own = RunningMeanStd(self.shape, self.mean.device)
+        own.update(items)
+        self.absorb(own)
+
+    def absorb(self, own: RunningMeanStd) -> None:
+        """Takes in what the statistics of each process have seen."""
+        count = torch.full_like(self.mean, own.count)
+        for n, mean, var in processes.joined(torch.stack([count, own.mean, own.var])[None]):
+            if seen := int(n.max()):
+                self._merge(seen, mean, var)
+
+    def _merge(self, count: int, mean: Tensor, var: Tensor) -> None:
+        total = self.count + count
         delta = mean - self.mean
         # Before the first batch the count is 0, and the initial variance of 1 has no weight.
-        spread = self.var * self.count + var * len(items)
-        self.var = (spread + delta.square() * (self.count * len(items) / total)) / total
-        self.mean = self.mean + delta * (len(items) / total)
+        spread = self.var * self.count + var * count
+        self.var = (spread + delta.square() * (self.count * count / total)) / total
+        self.mean = self.mean + delta * (count / total)
         self.count = total
 
     @property

@@ -56,9 +56,7 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
         TypeError: If the state holds anything else; the message says where.
         OSError: If the disk is full or cannot be written; an older file at ``path`` is intact.
     """
-    structure, tensors = pack(state)
-    header = {"format": FORMAT, "sha256": checksum(structure, tensors), "state": structure}
-    content = safetensors.torch.save(tensors, {_HEADER: json.dumps(header, allow_nan=False)})
+    content = to_bytes(state)
     try:
         with replacing(path) as aside:
             aside.write_bytes(content)
@@ -77,7 +75,18 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         DamagedCheckpointError: If the file is not exactly what was written.
     """
-    content = read_own(path)
+    return from_bytes(read_own(path), str(path))
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """What a file of a state holds."""
+    structure, tensors = pack(state)
+    header = {"format": FORMAT, "sha256": checksum(structure, tensors), "state": structure}
+    return safetensors.torch.save(tensors, {_HEADER: json.dumps(header, allow_nan=False)})
+
+
+def from_bytes(content: bytes, path: str = "what another process sent") -> dict[str, Any]:
+    """The state that ``to_bytes`` took; ``path`` is where it came from, for errors."""
     try:
         # Cloned to memory as aligned as any tensor's: rounding in kernels can depend on it.
         tensors = {name: t.clone() for name, t in safetensors.torch.load(content).items()}

@@ -9,6 +9,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 
 from mimex.contracts import Agent, ChangesReward, Observer, Step, final_successes
+from mimex.nn import processes
 from mimex.types import Metrics
 
 EPISODES = 100
@@ -39,6 +40,7 @@ class Curriculum(Observer):
             )
         self._env, self.stages, self.success_rate = simulation, tuple(stages), success_rate
         self._outcomes: deque[bool] = deque(maxlen=episodes)
+        self._new: list[bool] = []  # of this process, since all were looked at
         self._enter(0)
 
     def _enter(self, stage: int) -> None:
@@ -47,19 +49,29 @@ class Curriculum(Observer):
         self._env.set_reward(self.stages[stage])
 
     def step(self, step: Step) -> None:
-        """Moves on once enough of the last episodes have succeeded."""
+        """Moves on once enough of the last episodes have succeeded; see ``metrics``."""
         if not step.ended.any():
             return
         successes = final_successes(step.info)
         assert successes is not None
-        self._outcomes.extend(successes[step.ended].tolist())
+        self._new += successes[step.ended].tolist()
+        if processes.size() == 1:
+            self._look()
+
+    def _look(self) -> None:
+        for new in processes.every(self._new):
+            self._outcomes.extend(new)
+        self._new.clear()
         full, following = len(self._outcomes) == self._outcomes.maxlen, self.stage + 1
-        share = sum(self._outcomes) / len(self._outcomes)
-        if full and share >= self.success_rate and following < len(self.stages):
+        if not full or following == len(self.stages):
+            return
+        if sum(self._outcomes) / len(self._outcomes) >= self.success_rate:
             self._enter(following)
 
     def metrics(self, agent: Agent) -> Metrics:
-        """The stage, from 0."""
+        """The stage, from 0; several processes look at their episodes, and move on, here."""
+        if processes.size() > 1:
+            self._look()
         return {"train/stage": float(self.stage)}
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.contracts import Agent, Observer, Step, final_successes
+from mimex.nn import processes
 from mimex.types import Metrics
 
 _TERM, _CONDITION = "reward/", "_bonus"
@@ -17,10 +18,10 @@ _TERM, _CONDITION = "reward/", "_bonus"
 
 
 class Episodes(Observer):
-    """Follows the running episodes and remembers how the last ones ended.
+    """Follows the running episodes and remembers how the last ones ended, in all processes.
 
     Args:
-        num_envs: Environments side by side.
+        num_envs: Environments side by side in this process.
         remember: How many ended episodes the metrics are about.
         frames_per_step: Frames that a step counts as.
     """
@@ -31,6 +32,7 @@ class Episodes(Observer):
         self._steps = np.zeros(num_envs, np.int64)
         self._met: dict[str, NDArray[np.bool_]] = {}  # by condition: met in the running episode
         self._last: deque[Metrics] = deque(maxlen=remember)
+        self._new: list[tuple[int, Metrics]] = []  # ended here since the last row, and when
         self.total = 0
         self._seen = 0  # steps of all environments, from the very first on
         self._first_reward: int | None = None  # the step of the first reward above 0
@@ -40,6 +42,7 @@ class Episodes(Observer):
         self.interrupt(observation)
         self.total = 0
         self._last.clear()
+        self._new.clear()
 
     def interrupt(self, observation: Any) -> None:
         """Forgets the running episodes: all environments were reset in the middle of them."""
@@ -51,7 +54,7 @@ class Episodes(Observer):
         rewards, ended, info = step.rewards, step.ended, step.info
         self._returns += rewards
         self._steps += 1
-        self._seen += len(rewards)
+        self._seen += len(rewards) * processes.size()
         if self._first_reward is None and (rewards > 0).any():
             self._first_reward = self._seen
         final: Mapping[str, Any] = info.get("final_info", {})
@@ -63,6 +66,8 @@ class Episodes(Observer):
                 met |= np.where(ended, final[name], values) > 0 if ended.any() else values > 0
         if ended.any():
             self._end(np.flatnonzero(ended), final_successes(info))
+        if processes.size() == 1:
+            self._meet()
 
     def _end(self, rows: NDArray[np.int64], successes: NDArray[Any] | None) -> None:
         for row in rows:
@@ -70,14 +75,15 @@ class Episodes(Observer):
             if successes is not None:
                 outcome["success"] = successes[row]
             outcome |= {f"reached_{name}": met[row] for name, met in self._met.items()}
-            self._last.append({name: float(value) for name, value in outcome.items()})
-        self.total += len(rows)
+            self._new.append((self._seen, {name: float(v) for name, v in outcome.items()}))
         for running in (self._returns, self._steps, *self._met.values()):
             running[rows] = 0
 
     def metrics(self, agent: Agent | None = None) -> Metrics:
         """Means over the last episodes, and the step of the first reward, once there are any."""
         found: Metrics = {}
+        if processes.size() > 1:
+            self._meet()
         if self._last:
             found = {
                 f"train/{name}": float(np.mean([outcome[name] for outcome in self._last]))
@@ -86,6 +92,16 @@ class Episodes(Observer):
         if self._first_reward is not None:
             found["explore/first_reward"] = float(self._first_reward * self._frames)
         return found
+
+    def _meet(self) -> None:
+        """Takes in how episodes ended in all processes, in the order of their ends."""
+        told = processes.every((self._first_reward, self._new))
+        firsts = [first for first, _ in told if first is not None]
+        self._first_reward = min(firsts, default=None)
+        ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
+        self._last.extend(outcome for _, outcome in ended)
+        self.total += len(ended)
+        self._new.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """All that the metrics depend on."""

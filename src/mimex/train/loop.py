@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from torch import Generator
 
 from mimex.contracts import Agent, Observer, SavesState, Step, episode_steps, frames_per_step
+from mimex.nn import processes
 from mimex.train.clock import Clock
 from mimex.types import Metrics
 
@@ -19,7 +20,8 @@ class Training:
     """A run: environments, an agent, and who looks on.
 
     Attributes:
-        step: Frames so far, over all environments: environment steps, where a step is one frame.
+        step: Frames so far, over all environments of all processes: environment steps, where a
+            step is one frame.
         observation: What the agent acts on next; None before the run has begun.
 
     Args:
@@ -46,7 +48,7 @@ class Training:
         self.seed, self.stagger, self.clock = seed, stagger, clock
         self.observation: Any = None
         self.step = 0
-        self._frames = frames_per_step(env) * env.num_envs
+        self._frames = frames_per_step(env) * env.num_envs * processes.size()
 
     def rows(
         self,
@@ -61,14 +63,14 @@ class Training:
         Args:
             total: Frames in all.
             stop: Once it is true, training ends where the agent may rest; what was begun of a row
-                is reported by the run that continues.
+                is reported by the run that continues. Asked for only there.
             progress: Is told the frames made so far, often.
         """
         if self.observation is None:
             self._begin(self.seed)
         reported = self.step
         while self.step < total or not self.agent.resting:
-            if stop and self.agent.resting:
+            if self.agent.resting and stop:
                 return
             metrics = self.advance(total)
             progress(self.step)
@@ -124,8 +126,8 @@ class Training:
             )
             simulation.set_state(state | {"steps": ages.numpy()})
 
-    def record(self, run: Path) -> None:
-        """Lets the observers write what is too large for a row into the run folder."""
+    def record(self, run: Path | None) -> None:
+        """Lets the observers write what is too large for a row into the run folder, if any."""
         for observer in self.observers.values():
             observer.record(run, self.step, self.agent)
 
@@ -138,10 +140,16 @@ class Training:
         saves = isinstance(simulation, SavesState)
         return {
             "step": self.step,
-            "agent": self.agent.state_dict(),
-            "observers": {name: each.state_dict() for name, each in self.observers.items()},
+            **self.without_environments(),
             "environment": simulation.get_state() if saves else None,
             "observation": self.observation if saves else None,
+        }
+
+    def without_environments(self) -> dict[str, Any]:
+        """The state of agent and observers, also before the run has begun."""
+        return {
+            "agent": self.agent.state_dict(),
+            "observers": {name: each.state_dict() for name, each in self.observers.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from mimex.contracts import Agent, Located, Observer, Step
+from mimex.nn import processes
 from mimex.train import checkpoint
 from mimex.train.coverage import Coverage
 from mimex.train.films import films
@@ -75,14 +77,20 @@ class Novelty(Observer):
             if scored.after:
                 known = ~np.stack(self._ended)[scored.rounds]
             places = np.stack(self._places)[scored.rounds + scored.after]
-            self.map.visit(places[known], scored.bonus[known])
+            known, places, bonus = map(_of_all, (known, places, scored.bonus))
+            self.map.visit(places[known], bonus[known])
             self.newest = scored.most_novel
+        if self.coverage is not None:
+            self.coverage.visited = np.any(_of_all(self.coverage.visited[:, None]), axis=1)
         self._places, self._ended = self._places[-1:], []
         share = self.map.share if self.coverage is None else self.coverage.share
         return {"explore/coverage": share}
 
-    def record(self, run: Path, step: int, agent: Agent) -> None:
+    def record(self, run: Path | None, step: int, agent: Agent) -> None:
         """Writes the map and the film strips since the last record."""
+        if run is None:
+            self.map.take()
+            return
         strips = films(agent.bonus, {"first": agent.probe, "newest": self.newest})
         write_record(run, step, self.map, strips)
 
@@ -104,6 +112,15 @@ class Novelty(Observer):
         self._places = [np.asarray(places) for places in state["places"]]
         self._ended = [np.asarray(ended) for ended in state["ended"]]
         self.newest = None if state["newest"] is None else Window(**state["newest"])
+
+
+def _of_all(values: NDArray[Any]) -> NDArray[Any]:
+    """Arrays ``(n, N, ...)`` of all processes, side by side along the second dimension."""
+    if processes.size() == 1:
+        return values
+    bits = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
+    found: NDArray[Any] = processes.joined(bits, dim=1).numpy().view(values.dtype)
+    return found
 
 
 def observes_numbers(env: VectorEnv[Any, Any, Any]) -> bool:

@@ -18,6 +18,7 @@ from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
 from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import RolloutWindows, WindowIndex
+from mimex.nn import processes
 from mimex.nn.parallel import pieces
 from mimex.train.films import most_novel
 from mimex.train.learner import Learner, WindowSettings
@@ -38,7 +39,7 @@ class LoopSettings(WindowSettings):
     rollout_steps: int = 32
     """Steps of every environment between two updates."""
     bonus_minibatch: int = 512
-    """Windows in one optimizer step of the bonus."""
+    """Windows in one optimizer step of the bonus, over all processes."""
     bonus_passes: int = 1
     """Passes of the bonus over each rollout; rewards are those of the first."""
     stagger: bool = False
@@ -148,7 +149,7 @@ class OnPolicyAgent(Learner):
             self.warming_up = False
             return None
         algorithm = self.algorithm
-        began = step - self.rollout.rewards.numel() * self.frames_per_step
+        frames = self.rollout.rewards.numel() * self.frames_per_step * processes.size()
         beta = self.scale.beta
         with self.clock("windows"):
             index = self.build_windows()
@@ -158,12 +159,14 @@ class OnPolicyAgent(Learner):
             self._scored = self._as_scored(index, raw)
         with self.clock("learning"):
             batch = make_batch(algorithm, self.rollout, rewards, beta)
-            metrics = algorithm.update(batch, began / self.horizon, (1.0, beta)[: algorithm.heads])
+            metrics = algorithm.update(
+                batch, (step - frames) / self.horizon, (1.0, beta)[: algorithm.heads]
+            )
             algorithm.encoder.normaliser.sync()
         self.updates += 1
         return {
             **bonus_metrics,
-            "train/reward": float(rewards.extrinsic.mean()),
+            "train/reward": float(processes.mean(rewards.extrinsic.mean())),
             **self.scale.metrics(raw, rewards),
             "bonus/beta": beta,
             **metrics,
@@ -209,7 +212,8 @@ class OnPolicyAgent(Learner):
         for rows in [] if episodic else pieces(order[trained:], at_once):
             raw[rows] = bonus.reward(index[rows])
         sums: dict[str, float] = {}
-        minibatches = pieces(order[:trained], settings.bonus_minibatch)
+        own_share = -(-settings.bonus_minibatch // processes.size())
+        minibatches = pieces(order[:trained], own_share)
         for rows in minibatches:
             paid, metrics = bonus.learn(index[rows])
             if not episodic:
@@ -218,9 +222,9 @@ class OnPolicyAgent(Learner):
                 sums[name] = sums.get(name, 0.0) + value / len(minibatches)
         for _ in range(settings.bonus_passes - 1):
             again = order[torch.randperm(trained, generator=self.generator)]
-            for rows in pieces(again, settings.bonus_minibatch):
+            for rows in pieces(again, own_share):
                 bonus.learn(index[rows])
-        sums["bonus/probe"] = float(bonus.reward(self.probe).mean())
+        sums["bonus/probe"] = float(processes.mean(bonus.reward(self.probe).mean()))
         return raw.view(self.rollout.rewards.shape), sums
 
     def _as_scored(self, index: WindowIndex, raw: Tensor) -> Scored:

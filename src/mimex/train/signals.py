@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import FrameType
 from typing import Self
+
+from mimex.nn import processes
 
 
 class StopRequest(ExitStack):
@@ -26,8 +29,30 @@ class StopRequest(ExitStack):
     def __bool__(self) -> bool:
         return self.signal is not None
 
+    @property
+    def agreed(self) -> AgreedStop:
+        """True once any process of the run was told to stop; all have to ask."""
+        return AgreedStop(self)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Schedulers may send SIGTERM twice, to a process and to its group: that is no hurry.
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
+
+
+@dataclass(frozen=True)
+class AgreedStop:
+    """Whether any process was told to stop: asked in all of them, it says the same in all.
+
+    Attributes:
+        own: What this process was told; afterwards also what another one was.
+    """
+
+    own: StopRequest
+
+    def __bool__(self) -> bool:
+        told = max(processes.every(self.own.signal or 0))
+        if told:
+            self.own.signal = signal.Signals(told)
+        return bool(told)
