@@ -180,6 +180,17 @@ def learned_with_drawn_masks(name):
     return learned_by_bonus(DRAWN, name)
 
 
+def counted():
+    bonus = mimex.Count(D, L)
+    bonus.learn(windows(0)[share(torch.arange(B))])
+    return {key.hex(): visits for key, visits in bonus.visits.items()}
+
+
+def test_visits_are_those_of_all_processes():
+    first, second = together(counted, SIZE)
+    assert first == second == counted()
+
+
 @pytest.mark.parametrize("name", FIXED)
 def test_a_bonus_learns_from_shares_what_one_process_learns_from_all(name):
     expected, found = learned_with_fixed_masks(name)
