@@ -175,10 +175,17 @@ def commands(runs: Sequence[Run]) -> str:
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """Runs by method: of a study by the names it gave them, TASK-METHOD-SEED; else by settings."""
-    names = {run.name: run.name.removeprefix(f"{run.task}-").rpartition("-") for run in runs}
+    names = {
+        run.name: run.name.removeprefix(f"{_in_names(run.task)}-").rpartition("-") for run in runs
+    }
     if all(seed == str(run.seed) for run in runs for _, _, seed in [names[run.name]]):
         return group_runs(runs, {name: method for name, (method, _, _) in names.items()})
     return group_runs(runs)
+
+
+def _in_names(task: str) -> str:
+    """What a study calls a task in the names of its runs."""
+    return task.rpartition("/")[2].replace(":", "-")
 
 
 def panels(runs: Sequence[Run]) -> list[str]:
