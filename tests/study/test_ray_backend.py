@@ -106,6 +106,24 @@ def test_runs_of_a_lost_node_continue_elsewhere_from_their_checkpoint(cluster, t
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_run_goes_where_there_is_what_its_plan_asks_for(cluster, tiny_plan, tmp_path):
+    head = cluster.head_node.all_processes["raylet"][0].process.pid
+    node = cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=80 * 2**20)
+    raylet = node.all_processes["raylet"][0].process.pid
+    more = ("--seeds", "1", "--set", "cluster.gpus=1")
+    study = start_study(tiny_plan, tmp_path / "study", cluster.address, *more)
+    seen = set()
+    while study.poll() is None:  # two runs, one after the other
+        assert run_on(head) is None
+        seen |= {run_on(raylet)} - {None}
+        time.sleep(0.05)
+    said, _ = study.communicate()
+    assert "2 runs done, 0 failed" in said
+    assert len(seen) == 2
+
+
+@pytest.mark.slow
 def test_a_stopped_study_lets_the_clusters_runs_save(cluster, tiny_plan, tmp_path):
     out = tmp_path / "study"
     more = ("--seeds", "1", "--jobs", "2", "--set", "steps=1000000")

@@ -36,6 +36,7 @@ class Job:
     folder: Path
     log: Path
     threads: int
+    gpus: float = 0.0  # that it asks a cluster for
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ FIGURES = ("curves", "ablation", "bars", "difficulty")
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study gives each run by itself."""
 
+REQUESTS = ("cluster.cpus", "cluster.gpus")
+"""What a run asks a cluster for, among the settings of a plan: no settings of the run."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -46,6 +49,10 @@ class PlannedRun:
     """What was chosen on each axis."""
     settings: Settings
     """All that differs from `mimex train`'s defaults, ``steps`` and ``seed`` included."""
+    cpus: int | None = None
+    """Cores that it asks a cluster for, and works on; None for those of all runs."""
+    gpus: float = 0.0
+    """GPUs that it asks a cluster for, or a share of one."""
 
     @property
     def steps(self) -> int:
@@ -142,9 +149,10 @@ class Plan:
             layers += [settings or {}]
             merged = {name: value for layer in layers for name, value in layer.items()}
             _require_not_reserved(self.name, merged)
+            cpus, gpus = _requests(merged)
             merged["seed"] = seed
             name = _slug("-".join([self._short(task), *labels, str(seed)]))
-            runs.append(PlannedRun(name, task, seed, chosen, merged))
+            runs.append(PlannedRun(name, task, seed, chosen, merged, cpus, gpus))
         _require_different_names(runs)
         return runs
 
@@ -175,6 +183,21 @@ def flags(settings: Settings) -> list[str]:
 
 def _of(scale: Scale, task: str) -> Settings:
     return scale.tasks.get(task, {})
+
+
+def _requests(settings: dict[str, Any]) -> tuple[int | None, float]:
+    """Takes what a run asks a cluster for out of its settings: cores, and GPUs."""
+    for name in settings:
+        if name.startswith("cluster."):
+            choose("a request", name, REQUESTS)
+    cpus, gpus = (settings.pop(name, None) for name in REQUESTS)
+    if cpus is not None and (type(cpus) is not int or cpus < 1):
+        raise ValueError(f"cluster.cpus is {cpus!r}, but must be a whole number, 1 or more")
+    if gpus is not None and (
+        isinstance(gpus, bool) or not isinstance(gpus, int | float) or gpus < 0
+    ):
+        raise ValueError(f"cluster.gpus is {gpus!r}, but must be a number, 0 or more")
+    return cpus, float(gpus or 0)
 
 
 def _slug(text: str) -> str:

@@ -26,7 +26,7 @@ class RayBackend:
 
     Args:
         address: Of the cluster; "auto" for the one that this machine belongs to.
-        threads: Cores that each run asks the cluster for.
+        threads: Cores that a run asks the cluster for where its plan does not say.
         jobs: Runs to hand over at once; by default as many as the cluster has cores for at the
             moment. More of them wait in Ray, where an autoscaler sees them.
     """
@@ -48,7 +48,7 @@ class RayBackend:
                 "--head` starts one"
             ) from error
         # A lost machine is no fault of the run: it is started again as often as it takes.
-        self._work = self._ray.remote(num_cpus=threads, max_retries=-1)(work)
+        self._work = self._ray.remote(max_retries=-1)(work)
         self._threads, self._jobs = threads, jobs
         self._running: dict[Any, Job] = {}
         self._stop_name = f".stop-{uuid4().hex}"
@@ -62,7 +62,8 @@ class RayBackend:
         return max(1, int(self._ray.cluster_resources().get("CPU", 0)) // self._threads)
 
     def start(self, job: Job) -> None:
-        self._running[self._work.options(name=job.name).remote(job, self._stop_name)] = job
+        task = self._work.options(name=job.name, num_cpus=job.threads, num_gpus=job.gpus)
+        self._running[task.remote(job, self._stop_name)] = job
 
     def ended(self) -> dict[str, int]:
         waiting = list(self._running)

@@ -44,7 +44,7 @@ def sweep(
         folder: Where they go; this process has to be the only one that sweeps it.
         runs: What to make, in this order.
         backend: Where to make it.
-        threads: Threads of each run.
+        threads: Threads of each run that asks for none by itself.
         stop: Asked again and again; True lets the runs save and ends the sweep.
         watch: Shown how it goes, again and again.
     """
@@ -80,7 +80,8 @@ def sweep(
 
 
 def _job(folder: StudyFolder, run: PlannedRun, threads: int) -> Job:
-    return Job(run.name, tuple(run.arguments), folder.run(run.name), folder.log(run.name), threads)
+    where = folder.run(run.name), folder.log(run.name)
+    return Job(run.name, tuple(run.arguments), *where, run.cpus or threads, run.gpus)
 
 
 def _reason(code: int) -> str:
