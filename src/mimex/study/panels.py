@@ -30,6 +30,9 @@ OKABE_ITO = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that the colour-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
 which a dark and a light page would swallow."""
 
+CEILING = "#882255"
+"""Wine (Tol, 2021), for counts, which the others may at best come near to."""
+
 DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3))
 """On, off, on, off, ... in points; the colours are used with each in turn."""
 
@@ -70,7 +73,7 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     """
     chosen = {}
     for (dashes, colour), bonus in zip(
-        product(DASHES, (*BASELINES, *OKABE_ITO)), BONUSES, strict=False
+        product(DASHES, (*BASELINES, *OKABE_ITO, CEILING)), BONUSES, strict=False
     ):
         if bonus in labels:
             chosen[bonus] = Style(colour, dashes)
