@@ -193,7 +193,7 @@ class PPO:
             self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """A step on some rows, as many in each process: statistics, gradients' lengths unclipped."""
+        """A step on some rows, as many in each process: statistics, and lengths of gradients."""
         # Sums over chunks in their order: bit for bit the same on any number of threads.
         chunks = pieces(rows, self.encoder.chunk)
         parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks)
