@@ -193,7 +193,7 @@ class PPO:
             self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step on some rows: statistics, and gradients' lengths before the clip."""
+        """A step on some rows, as many in each process: statistics, and lengths of gradients."""
         # Sums over chunks in their order: bit for bit the same on any number of threads.
         chunks = pieces(rows, self.encoder.chunk)
         parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks)
@@ -201,7 +201,6 @@ class PPO:
         for part, more in parts[1:]:
             total.add_(part)
             statistics.add_(more)
-        # In every process a minibatch has the same number of rows: the mean is that of all.
         both = processes.mean(torch.cat([total, statistics]))
         total, statistics = torch.split(both, [len(total), len(statistics)])
         groups = torch.split(total, self._group_sizes)  # views: of actor, critic and encoder
