@@ -36,7 +36,9 @@ def test_living_on_is_paid_beside_the_bonus_and_never_without_one():
     rewards = BonusScale(0.5, alive=1.0).combine(costs, raw)
     assert rewards.living.tolist() == pytest.approx([3.0, 3.0])  # an average step costs 3
     assert rewards.intrinsic.tolist() == pytest.approx([3 + 0.75, 3 + 2.25])
-    assert rewards.total.tolist() == pytest.approx([-2 + 3.75, -4 + 5.25])
+    total, *_ = rewards
+    assert total.tolist() == pytest.approx([-2 + 3.75, -4 + 5.25])
+    assert len(rewards) == 3  # as loops take them apart
     assert BonusScale(alive=1.0).combine(costs, torch.zeros(2)).total.tolist() == costs.tolist()
     with pytest.raises(ValueError, match=r"alive=1.*unit='task'"):
         BonusScale(0.05, "raw", alive=1.0)

@@ -165,7 +165,8 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     torch.testing.assert_close(batch.advantages, batch.returns - batch.values)
     # What is paid for living on ends with the episode: it is in the task's stream.
     living = torch.full((3, 2), 2.0)
-    paid = Rewards(rewards.total + living, rewards.extrinsic, rewards.intrinsic + living, living)
+    paid = Rewards(rewards.total + living, rewards.extrinsic, rewards.intrinsic + living)
+    paid.living = living
     alive = make_batch(agent, rollout, paid, beta=0.5).advantages.view(3, 2, 2)
     extrinsic = advantages_by_hand(agent, rollout, rollout.rewards + living)
     np.testing.assert_allclose(alive[..., 0], extrinsic, atol=1e-5)

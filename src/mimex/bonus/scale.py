@@ -38,15 +38,21 @@ LARGEST = 10.0
 """No step is paid more than so many average bonuses (raw streams reach 36)."""
 
 
-class Rewards(NamedTuple):
-    """Both streams of reward, kept apart, and their sum."""
-
+class _Streams(NamedTuple):
     total: Tensor
     extrinsic: Tensor
     intrinsic: Tensor
-    """As it is paid: in its unit and multiplied by beta, with what a step is paid for living on."""
+
+
+class Rewards(_Streams):
+    """The sum of both streams of reward, the task's own, and the bonus as it is paid.
+
+    Attributes:
+        living: The part of the bonus that every step has alike, for living on; no item of the
+            tuple.
+    """
+
     living: Tensor | float = 0.0
-    """That part of it, which every step has alike."""
 
     @property
     def share(self) -> float:
@@ -178,7 +184,9 @@ class BonusScale:
         intrinsic = self.beta * scaled + living
         if update:
             self.steps += bonus.numel() * processes.size()
-        return Rewards(extrinsic + intrinsic, extrinsic, intrinsic, living)
+        rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
+        rewards.living = living
+        return rewards
 
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
         """The average bonus at each step, and the task's size: ``(M, 1)`` each.

@@ -147,7 +147,7 @@ class BonusStream(WeightedBonus):
             scored = self.bonus.reward(window) if followed is None else followed
             raw[real] = scored.detach().cpu()
         rewards = Rewards(
-            *(part[0] for part in self.combine(extrinsic[None], raw[None], real[None])[:3])
+            *(part[0] for part in self.combine(extrinsic[None], raw[None], real[None]))
         )
         self.transitions += len(window)
         if len(window) and self.learn_every is not None:

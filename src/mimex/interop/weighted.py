@@ -102,7 +102,7 @@ class WeightedBonus:
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
         counted = torch.ones_like(raw, dtype=torch.bool) if real is None else real
         if bool(counted.any()):
-            kept = Rewards(*(part[counted] for part in rewards[:3]))
+            kept = Rewards(*(part[counted] for part in rewards))
             self.report = self.scale.metrics(raw[counted], kept)
         return rewards
 
