@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.drill_processes import family
 from tests.processes import assert_equal, rows, start, wait_for, wait_for_rows
 
 from mimex.bonus import BONUSES
@@ -58,14 +59,7 @@ def of(names, name):
 
 def others(pid):
     """The processes that one has started."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        found += [int(path.parent.name)] * (parent == pid)
-    return found
+    return family(pid)[1:]
 
 
 @pytest.fixture(scope="module")
