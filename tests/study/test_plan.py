@@ -35,6 +35,12 @@ def test_the_first_seed_of_everything_comes_first():
     assert [run.seed for run in a_plan().runs("cpu")] == [0] * 8 + [1] * 8 + [2] * 8
 
 
+def test_a_search_has_seeds_of_its_own():
+    runs = a_plan(first_seed=100).runs("cpu", seeds=2)
+    assert [run.seed for run in runs] == [100] * 8 + [101] * 8
+    assert {run.settings["seed"] for run in runs} == {100, 101}
+
+
 def test_the_more_special_setting_wins():
     runs = {run.name: run for run in a_plan().runs("cpu")}
     assert runs["FrankaReach-none-T-5-0"].settings["scale.beta"] == 0.5  # the scale's, not all's
@@ -58,6 +64,7 @@ def test_tasks_and_seeds_can_be_fewer():
         (lambda: a_plan().runs("cpu", tasks=["KukaPik"]), "did you mean 'KukaPick'"),
         (lambda: a_plan().runs("cpu", seeds=0), "--seeds is 0"),
         (lambda: a_plan().runs("cpu", settings={"seed": 3}), "sets seed to 3"),
+        (lambda: a_plan(first_seed=-1), "first_seed"),
         (lambda: a_plan(figure="curve"), "did you mean 'curves'"),
         (lambda: a_plan(tasks=()), "has no tasks"),
         (lambda: a_plan(axes={"method": {}}), "'method' of the plan 'mine' has no choices"),

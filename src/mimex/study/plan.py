@@ -97,7 +97,10 @@ class Plan:
     settings: Settings = field(default_factory=dict)
     """Of every run, whatever the scale."""
     seeds: int = 7
-    """How many; they are 0, 1, 2, ..."""
+    """How many."""
+    first_seed: int = 0
+    """The others follow it. A search for settings has seeds of its own, so that what is reported
+    with the settings found there comes from fresh ones."""
     figure: str = "curves"
     """What the study is drawn as: one panel a task ("curves"), one panel a task with labels in
     their order ("ablation"), final scores ("bars"), or these and a map ("difficulty")."""
@@ -106,6 +109,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         choose("figure", self.figure, FIGURES)
+        if self.first_seed < 0:
+            raise ValueError(
+                f"first_seed of the plan {self.name!r} is {self.first_seed}, but must be 0 or more."
+            )
         for name in ("tasks", "axes", "scales"):
             if not getattr(self, name):
                 raise ValueError(f"the plan {self.name!r} has no {name}; give at least one.")
@@ -142,7 +149,8 @@ class Plan:
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
         runs = []
-        for seed, task, labels in product(range(seeds), tasks, product(*self.axes.values())):
+        numbers = range(self.first_seed, self.first_seed + seeds)
+        for seed, task, labels in product(numbers, tasks, product(*self.axes.values())):
             chosen = dict(zip(self.axes, labels, strict=True))
             layers = [self.settings, given.settings, _of(given, task)]
             layers += [self.axes[axis][label] for axis, label in chosen.items()]

@@ -24,6 +24,7 @@ _PLAN_FIELDS = {
     "about": str,
     "tasks": list,
     "seeds": int,
+    "first_seed": int,
     "figure": str,
     "metric": str,
     "settings": dict,
