@@ -33,7 +33,7 @@ PIECE_NUMBERS = 1 << 20
 """Windows are worked through in pieces of about this many features (4 MB), so that what the
 network makes of a piece stays in cache and no fresh memory has to be cleared for it."""
 
-PIECE_WINDOWS = (128, 256)
+PIECE_WINDOWS = (128, 1024)
 """The fewest and most windows of such a piece, on a CPU."""
 
 PIECES_AT_ONCE = 8
