@@ -38,7 +38,7 @@ CPU = PPOSettings(
     separate_clips=True,
 )
 """PPO of the cpu preset, for all tasks (benchmarks/results/learning/search.md). With a discount of
-0.99 KukaPick is at 12 % after 1.5 million steps instead of at 60 (trials.md)."""
+0.99 KukaPick is at 12 % after 1.5 million steps instead of at 75 (trials.md)."""
 
 CPU_PIXELS = replace(CPU, lr=2e-4)
 """The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
