@@ -185,12 +185,12 @@ def test_other_tasks_are_refused():
 
 
 @pytest.mark.parametrize("cut", [40.0, 8.0])
-def test_one_run_in_twenty_is_called_different_by_chance(cut):
+def test_one_comparison_in_twenty_is_called_different_by_chance(cut):
     """Also where one method's runs are cut off far earlier than the other's."""
     rng = np.random.default_rng(0)
 
     def some(until):
-        steps = rng.exponential(20, 7)
+        steps = rng.exponential(20, 5)
         return Waits(np.minimum(steps, until), steps <= until)
 
     found = [log_rank({"": some(cut)}, {"": some(40.0)}).p for _ in range(300)]
