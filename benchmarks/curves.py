@@ -5,7 +5,7 @@
 
 Each run becomes NAME/<folder>.csv with the metrics that tell whether it learned, about 200 rows.
 Methods with several seeds are summed up by interquartile mean and 95 % interval over the last tenth
-of their runs.
+of their runs; where runs met rewards, how long they waited for the first is told.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from mimex.study.groups import Group, bounds, final_scores, group_runs
 from mimex.study.panels import draw_curves, print_styles, title
 from mimex.study.runs import Run, find_runs
 from mimex.study.statistics import interval
+from mimex.study.survival import first_rewards
 from mimex.train.evaluate import evaluate, wilson
 
 RESULTS = Path(__file__).parent / "results" / "learning"
@@ -164,6 +165,23 @@ def _number(metric: str, value: float) -> str:
     return f"{value:.1%}" if np.isfinite(bounds(metric)[1]) else f"{value:.3g}"
 
 
+def waits(groups: Sequence[Group]) -> str:
+    """Steps to the first reward, where any run met one; else nothing."""
+    rows = first_rewards(groups)
+    if not rows:
+        return ""
+    lines = [
+        "| task | method | runs that met a reward | median steps to the first | p, against none |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        median = "not reached" if row.median is None else f"{row.median:,.0f}"
+        p = "" if row.p is None else f"{row.p:.2g}"
+        task = row.task or "all tasks together"
+        lines.append(f"| {task} | {row.method} | {row.found} of {row.runs} | {median} | {p} |")
+    return "\n".join(lines) + "\n\n"
+
+
 def commands(runs: Sequence[Run]) -> str:
     """The commands as anybody would type them: no paths of the machine they ran on."""
     lines = []
@@ -238,7 +256,8 @@ def main() -> None:
     shown = args.panels or panels(runs)
     for run in runs:
         write_csv(run, RESULTS / args.name / f"{run.name}.csv", args.rows)
-    text = f"{summary(runs, shown)}{table(runs, args.fresh)}\n{commands(runs)}"
+    told = f"{summary(runs, shown)}{waits(grouped(runs))}{table(runs, args.fresh)}"
+    text = f"{told}\n{commands(runs)}"
     (RESULTS / f"{args.name}.md").write_text(
         f"# {args.name}\n\n![curves]({args.name}.png)\n\n{text}"
     )

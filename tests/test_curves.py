@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from benchmarks.curves import metrics_figure
+from benchmarks.curves import metrics_figure, waits
 
 from mimex.study.groups import group_runs
 from mimex.study.runs import Run
@@ -27,4 +27,21 @@ def test_each_task_has_panels_of_what_its_runs_reported():
         ("FrankaPick", "episodes that lift it"),
         ("FrankaPick", "return in training"),
         ("FrankaCabinet", "episodes that open it"),
+    ]
+
+
+def test_how_long_runs_waited_is_a_table_where_any_met_a_reward():
+    def run(bonus, seed, first):
+        columns = {"step": np.array([2000.0])}
+        columns |= {"explore/first_reward": np.array([first])} if first else {}
+        config = {"task": "FrankaPick", "bonus": bonus, "seed": seed, "steps": 2}
+        return Run(f"{bonus}-{seed}", Path("r"), config, {}, columns)
+
+    never = [run("none", seed, None) for seed in range(2)]
+    assert waits(group_runs(never)) == ""
+    found = [run("mimex", seed, 1500.0) for seed in range(2)]
+    assert waits(group_runs(never + found)).splitlines()[2:] == [
+        "| FrankaPick | none | 0 of 2 | not reached |  |",
+        "| FrankaPick | mimex | 2 of 2 | 1,500 | 0.33 |",
+        "",
     ]

@@ -111,6 +111,17 @@ def test_final_scores_are_bars_with_a_dot_for_every_run(tmp_path):
     ]
 
 
+def test_waits_are_drawn_where_a_run_met_a_reward(tmp_path):
+    study = write_study(tmp_path / "study", seeds=1)
+    metrics = study / "runs" / "KukaPick-mimex-0" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text() + '{"step": 60000, "explore/first_reward": 55000}\n')
+    paths = figures_of(study, tmp_path, formats=["svg"])
+    assert "waits" in {path.stem for path in paths}
+    drawn = (tmp_path / "waits.svg").read_text()
+    for words in (*TASKS, "method none", "runs without a reward yet", "1 seed each"):
+        assert words in drawn
+
+
 def test_unfinished_runs_are_told(tmp_path):
     study = write_study(tmp_path / "study", seeds=2)
     config = study / "runs" / "KukaPick-none-1" / "config.json"

@@ -16,6 +16,7 @@ from mimex.study.panels import (
     OKABE_ITO,
     draw_curves,
     draw_profiles,
+    draw_survival,
     print_styles,
     styles,
 )
@@ -75,6 +76,21 @@ def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
     (line,) = axes.get_lines()
     assert (line.get_xdata()[0], line.get_xdata()[-1]) == (0.0, 1.0)
     assert not line.get_ydata().any()
+
+
+def test_waits_are_steps_down_from_all_runs():
+    first = {"step": STEPS, "explore/first_reward": np.array([np.nan, *[2e4] * 4])}
+    runs = [
+        Run("x", Path("x"), {"task": "t", "seed": seed, "bonus": "none"}, {}, columns)
+        for seed, columns in enumerate([first, {"step": STEPS}])
+    ]
+    axes = Figure().add_subplot()
+    draw_survival(axes, group_runs(runs), print_styles(["none"]))
+    (line,) = axes.get_lines()
+    assert line.get_xdata().tolist() == [0, 20, 50]
+    assert line.get_ydata().tolist() == [1, 0.5, 0.5]
+    assert line.get_drawstyle() == "steps-post"
+    assert axes.get_xlabel() == "thousand steps"
 
 
 def test_the_usual_methods_look_the_same_in_every_study():

@@ -6,10 +6,11 @@
     difficulty   the bars, and a map of tasks and methods
     aggregate    over all tasks: interquartile mean, mean, area under the curve
     profiles     over all tasks: the share of runs above each score
+    waits        one panel a task: the share of runs that have met no reward yet, over steps
 
 Bands and whiskers are 95 % intervals; where there is one run alone there are none. Final scores
 are the mean of the last tenth of a run's steps; runs that did not reach their budget have none,
-and where budgets differ the smallest counts for all.
+and where budgets differ the smallest counts for all. Waits are of all runs, as far as they are.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ from mimex.study.panels import (
     draw_curves,
     draw_profiles,
     draw_scores,
+    draw_survival,
     print_styles,
     title,
 )
 from mimex.study.runs import find_runs
 from mimex.study.statistics import area_under_curve
+from mimex.study.survival import waits_of
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -116,6 +119,8 @@ def _figures(groups: Sequence[Group], metric: str, kind: str) -> Iterator[tuple[
         yield "aggregate", aggregate_figure(compared, areas, metric, look, note)
         panel = ("", partial(draw_profiles, scores=compared, metric=metric, look=look))
         yield "profiles", draw_panels([panel], look, note, scale=1.5)
+    if any(waits_of(group.runs).met.any() for group in groups):
+        yield "waits", waits_figure(groups, look)
 
 
 def curves_figure(groups: Sequence[Group], metric: str, look: Styles) -> Figure:
@@ -158,6 +163,16 @@ def aggregate_figure(
         ),
     ]
     return draw_panels(panels, look, note, legend=False)
+
+
+def waits_figure(groups: Sequence[Group], look: Styles) -> Figure:
+    """One panel a task: the share of each method's runs that have met no reward yet."""
+    panels = [
+        (task, partial(draw_survival, groups=of_task, look=look))
+        for task, of_task in by_task(groups).items()
+    ]
+    note = f"{_seeds(groups)}; runs that met no reward count up to their last step"
+    return draw_panels(panels, look, note)
 
 
 def draw_panels(
@@ -210,12 +225,17 @@ def by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 def note_on(groups: Sequence[Group]) -> str:
     """What bands are, how many runs there are, and which are left out."""
-    seeds = sorted({len(group.runs) for group in groups})
-    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    words = [f"{span} seed{'s' * (seeds != [1])} each"]
-    if seeds[-1] > 1:
+    words = [_seeds(groups)]
+    if any(len(group.runs) > 1 for group in groups):
         words.append("95 % intervals")
     unfinished = sum(not run.finished for group in groups for run in group.runs)
     if unfinished:
         words.append(f"{unfinished} unfinished run{'s' * (unfinished > 1)} in curves only")
     return "; ".join(words)
+
+
+def _seeds(groups: Sequence[Group]) -> str:
+    """How many seeds the methods have, in words."""
+    seeds = sorted({len(group.runs) for group in groups})
+    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return f"{span} seed{'s' * (seeds != [1])} each"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from mimex.train.flat import flat_settings
 
 TaskScores = Mapping[str, Numbers]
 """Scores of one method by task ``(seeds,)``."""
+
+OfTask = TypeVar("OfTask")
+
+BASELINE = "none"
+"""The method that the others are compared with, where it is there."""
 
 POINTS = 200
 """Of a common grid at most: more than a panel of a figure shows."""
@@ -212,9 +217,9 @@ def final_scores(
     return scores
 
 
-def comparable(scores: Mapping[str, TaskScores]) -> dict[str, dict[str, Numbers]]:
+def comparable(scores: Mapping[str, Mapping[str, OfTask]]) -> dict[str, dict[str, OfTask]]:
     """The scores of the tasks on which every method has some, so that none has easier tasks."""
-    first = next(iter(scores.values()), {})
+    first: Mapping[str, OfTask] = next(iter(scores.values()), {})
     shared = [task for task in first if all(task in by_task for by_task in scores.values())]
     if not shared:
         return {}

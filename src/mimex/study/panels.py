@@ -1,4 +1,4 @@
-"""What a figure's panels show: curves with bands, scores, profiles; each method in its colours."""
+"""What a figure's panels show: curves, scores, profiles, waits; each method in its colours."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mimex.study.statistics import (
     mean,
     performance_profile,
 )
+from mimex.study.survival import survival_curve, waits_of
 
 BASELINES = ("#7b858f", "#a6761d")
 """Grey and brown for what everything else is compared with, no bonus and a constant one: readable
@@ -102,8 +103,7 @@ def title(metric: str) -> str:
 def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) -> None:
     """The mean of each method's runs over steps, with its band where there are two or more."""
     steps = [run.curve(metric)[0] for group in groups for run in group.runs]
-    most = max((x[-1] for x in steps if len(x)), default=0.0)
-    unit, words = (1e6, "million") if most >= 1e6 else (1e3, "thousand")
+    unit, counted = _unit(groups, max((x[-1] for x in steps if len(x)), default=0.0))
     for group in groups:
         grid = common_grid(group.runs, metric)
         if not len(grid):
@@ -114,10 +114,19 @@ def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) 
             found = curve_band({group.task: values}, "mean")
             band = np.clip([found.low, found.high], *bounds(metric))
         _draw_line(axes, grid / unit, values.mean(0), band, group.label, look)
-    units = {family_of(group.task).unit for group in groups}
-    counted = units.pop() if len(units) == 1 else "steps"
-    axes.set(xlabel=f"{words} {counted}", ylabel=title(metric))
+    axes.set(xlabel=counted, ylabel=title(metric))
     _limit(axes, metric)
+
+
+def draw_survival(axes: Axes, groups: Sequence[Group], look: Styles) -> None:
+    """For each method the share of runs that have met no reward yet, over steps."""
+    curves = {group.label: survival_curve(waits_of(group.runs)) for group in groups}
+    unit, counted = _unit(groups, max(steps[-1] for steps, _ in curves.values()))
+    for label, (steps, shares) in curves.items():
+        _draw_line(axes, steps / unit, shares, None, label, look)
+    for line in axes.get_lines():
+        line.set_drawstyle("steps-post")
+    axes.set(xlabel=counted, ylabel="runs without a reward yet", ylim=(-0.03, 1.03))
 
 
 def draw_scores(
@@ -172,6 +181,13 @@ def draw_profiles(axes: Axes, scores: Mapping[str, TaskScores], metric: str, loo
             band = np.array([found.low, found.high])
         _draw_line(axes, levels, np.array(above), band, label, look)
     axes.set(xlabel=f"final {title(metric)}", ylabel="share of runs above", ylim=(-0.03, 1.03))
+
+
+def _unit(groups: Sequence[Group], most: float) -> tuple[float, str]:
+    """What steps up to some number are counted in, and the same in words."""
+    units = {family_of(group.task).unit for group in groups}
+    counted = units.pop() if len(units) == 1 else "steps"
+    return (1e6, f"million {counted}") if most >= 1e6 else (1e3, f"thousand {counted}")
 
 
 def _draw_line(

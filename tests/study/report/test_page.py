@@ -66,6 +66,8 @@ def report(tmp_path_factory, write_run_to, write_maps):
                     "explore/coverage": lambda x: 0.1 * min(1, 2 * x),
                     "ppo/std": lambda x: 1 - x,
                 }
+                if bonus != "none":
+                    metrics["explore/first_reward"] = lambda x, seed=seed: 200.0 + 50 * seed
                 name = f"{task}-{bonus}-{seed}".replace("/", "")
                 folder = write_run_to(
                     root / "runs" / name,
@@ -124,6 +126,21 @@ def test_the_overview_tells_every_method_with_its_interval(open_page):
     )
     aggregate = page.locator("#aggregate tr").filter(has_text="mimex")
     assert "100.0 %" in aggregate.inner_text()  # surely better than none
+
+
+def test_the_first_rewards_are_told_by_task_and_together(open_page):
+    page = open_page()
+    rows = page.locator("#first-rewards tbody tr:not(.narrow)")
+    expect(rows).to_have_count(3 * 3)  # two tasks, and both together
+    cells = [row.split("\t")[1:] for row in rows.all_inner_texts() if "onerror" not in row]
+    told = [[cell.strip() for cell in row] for row in cells]
+    never = ["not reached", "\N{EN DASH}"]
+    assert sorted(told[:4]) == 2 * [["mimex", "3 of 3", "250", "0.2"]] + 2 * [
+        ["none", "0 of 2", *never]
+    ]
+    assert sorted(told[4:]) == [["mimex", "6 of 6", "250", "0.02"], ["none", "0 of 4", *never]]
+    names = page.locator("#first-rewards td.name.wide").all_inner_texts()
+    assert [name for name in names if name][-1] == "all tasks together"
 
 
 def test_names_are_text(open_page):

@@ -54,6 +54,21 @@ def test_a_study_names_methods_and_metric_itself(tmp_path, write_run):
     assert data["score"] == "eval/return"
 
 
+def test_a_report_tells_how_long_runs_waited_for_a_reward(tmp_path, write_run):
+    for seed in range(2):
+        write_run(f"none{seed}", bonus="none", seed=seed)
+    data = data_of(write_report([tmp_path / "runs"], tmp_path / "report.html").path)
+    assert data["first_rewards"] == []
+    for seed in range(2):
+        metrics = {"eval/success": lambda x: x, "explore/first_reward": lambda x, s=seed: 7.0 + s}
+        write_run(f"mimex{seed}", seed=seed, metrics=metrics)
+    data = data_of(write_report([tmp_path / "runs"], tmp_path / "report.html").path)
+    none, mimex = data["first_rewards"]
+    assert (none["found"], none["runs"], none["median"], none["p"]) == (0, 2, None, None)
+    assert (mimex["found"], mimex["median"]) == (2, 7.0)
+    assert mimex["p"] == pytest.approx(1 / 3)
+
+
 def test_names_cannot_become_markup(tmp_path, write_run):
     write_run(NASTY, task=NASTY, bonus="</script><script>alert(1)</script>")
     written = write_report([tmp_path / "runs" / NASTY], tmp_path / "report.html")

@@ -10,7 +10,7 @@ import hashlib
 import html
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from importlib.metadata import version
@@ -27,6 +27,7 @@ from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, 
 from mimex.study.report.media import novelty, videos
 from mimex.study.report.tables import ablations, aggregate, compared_settings, overview, versions
 from mimex.study.runs import Run, find_runs
+from mimex.study.survival import first_rewards
 from mimex.train.health import WATCHED, diagnosis
 
 SCRIPTS = (
@@ -108,6 +109,7 @@ def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str,
         "tasks": list(dict.fromkeys(group.task for group in groups)),
         "overview": rows,
         "aggregate": aggregate(groups, score),
+        "first_rewards": [asdict(row) for row in first_rewards(groups)],
         "metrics": [
             {
                 "name": name,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimex.study.groups import (
+    BASELINE,
     NO_METHOD,
     Group,
     TaskScores,
@@ -26,9 +27,6 @@ from mimex.study.statistics import (
     probability_of_improvement,
 )
 from mimex.train.flat import flat_settings
-
-BASELINE = "none"
-"""The method that the others are compared with, where it is there."""
 
 BESIDE = ("eval/return", "explore/coverage", "bonus/share")
 """Metrics that are told beside the score."""

@@ -114,10 +114,40 @@ function drawAggregate() {
     make("div", { class: "scroll" }, table));
 }
 
+/** How long runs waited for their first reward, task by task and over all tasks. */
+function drawFirstRewards() {
+  const rows = DATA.first_rewards.filter((row) => !state.hidden.has(row.method));
+  const host = byId("first-rewards");
+  host.replaceChildren();
+  if (!rows.length) return;
+  const compared = rows.some((row) => row.p !== null);
+  const table = make("table", {}, make("thead", {}, make("tr", {},
+    make("th", { class: "wide" }, "task"), make("th", { class: "sticky" }, "method"), make("th", { class: "number" }, "runs that met one"),
+    make("th", { class: "number" }, "median steps"), compared ? make("th", { class: "number" }, "p, against none") : null)));
+  for (const task of [...DATA.tasks, null]) {
+    const name = task ?? "all tasks together";
+    const body = make("tbody", { class: "task" }, make("tr", { class: "narrow" }, make("td", { class: "name", colspan: 3 }, name)));
+    rows.filter((row) => row.task === task).forEach((row, place) => {
+      body.append(make("tr", {},
+        make("td", { class: "name wide" }, place ? "" : name),
+        make("td", { class: "sticky" }, named(row.method)),
+        make("td", { class: "number" }, `${row.found} of ${row.runs}`),
+        make("td", { class: "number" }, row.median === null ? "not reached" : tellSteps(row.median)),
+        compared ? make("td", { class: "number" }, row.p === null ? "–" : String(Number(row.p.toPrecision(2)))) : null));
+    });
+    if (body.children.length > 1) table.append(body);
+  }
+  host.append(
+    make("h3", {}, "Steps to the first reward"),
+    make("p", { class: "lead" }, `Median: by when half of the runs had met a reward; a run that met none counts as waiting until its last step.${compared
+      ? " p: how probably chance alone parts the runs of a task as far from those without bonus (log-rank test, two-sided, each comparison by itself)." : ""}`),
+    make("div", { class: "scroll" }, table));
+}
+
 function startOverview() {
   const several = DATA.overview.some((row) => row.seeds > 1);
   byId("overview-lead").textContent = `Of runs that reached their budget, the mean over its last tenth. ${several
     ? "Means over seeds with 95 % bootstrap intervals; ticks are single runs. Bold: the greatest mean of a task, and all whose intervals reach into its interval."
     : "One seed each: no interval can be given, and a difference may be luck."}`;
-  views.push(drawOverview, drawAggregate);
+  views.push(drawOverview, drawAggregate, drawFirstRewards);
 }
