@@ -15,25 +15,25 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mimex.types import Metrics, Window
+from mimex.types import Array, Metrics, Window
 
 UNKNOWN_STEPS = 1000
 """Length of an episode, for progress bars, where nobody says how long it may be."""
 
 
 class Step(NamedTuple):
-    """One step of all N environments."""
+    """One step of all N environments: NumPy's arrays, or tensors where ``speaks_tensors``."""
 
     observation: Any  # on which the agent acted, as the environments gave it
-    actions: NDArray[Any]
+    actions: Any
     next_observation: Any  # the next episode's first one where an episode ended
-    rewards: NDArray[Any]  # (N,) of the task
-    terminated: NDArray[np.bool_]  # (N,)
-    truncated: NDArray[np.bool_]  # (N,)
+    rewards: Any  # (N,) of the task
+    terminated: Any  # (N,) bool
+    truncated: Any  # (N,) bool
     info: Mapping[str, Any]
 
     @property
-    def ended(self) -> NDArray[np.bool_]:
+    def ended(self) -> Any:
         """``(N,)``: the step was the last of its episode."""
         return self.terminated | self.truncated
 
@@ -102,8 +102,11 @@ class Agent(Stateful, Protocol):
     def begin(self, observation: Any) -> None:
         """New episodes begin in all environments, with this observation."""
 
-    def act(self, observation: Any, step: int) -> NDArray[Any]:
-        """Actions for all environments; ``step`` counts the agent's own so far."""
+    def act(self, observation: Any, step: int) -> Array:
+        """Actions for all environments; ``step`` counts the agent's own so far.
+
+        NumPy's, or a tensor for environments that answer with tensors (``speaks_tensors``).
+        """
 
     def observe(self, step: Step) -> None:
         """Takes in what came of the actions."""
@@ -177,7 +180,7 @@ class Located(Protocol):
 
     place_kind: str
 
-    def places(self) -> NDArray[Any]:
+    def places(self) -> Array:
         """``(N, d)``: where each environment is now."""
 
 
@@ -194,19 +197,29 @@ def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
     return int(getattr(env.unwrapped, "frames_a_step", 1))
 
 
+def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether ``step`` answers a tensor of actions with tensors, where the simulation has them.
+
+    ``info["final_obs"]`` then holds the ended episodes' alone, as one batch, and ``final_info``
+    arrays of all environments. A wrapper speaks for itself, which means NumPy.
+    """
+    return bool(getattr(env, "tensors", False))
+
+
 def final_observations(step: Step) -> Any:
     """A batch of the last observations of the episodes that ended, in the environments' order."""
+    if not isinstance(step.info["final_obs"], np.ndarray):
+        return step.info["final_obs"]
     finals = list(step.info["final_obs"][step.ended])
     if isinstance(finals[0], dict):
         return {part: np.stack([final[part] for final in finals]) for part in finals[0]}
     return np.stack(finals)
 
 
-def final_successes(info: Mapping[str, Any]) -> NDArray[Any] | None:
+def final_successes(info: Mapping[str, Any]) -> Any:
     """Whether episodes that ended succeeded, ``(N,)``; None where the task does not say so."""
     final = info.get("final_info", {})
-    found: NDArray[Any] | None = final.get("success", final.get("is_success"))
-    return found
+    return final.get("success", final.get("is_success"))
 
 
 def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:

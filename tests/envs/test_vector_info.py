@@ -17,7 +17,11 @@ def test_every_array_gets_a_mask() -> None:
 
 
 def test_what_ended_moves_to_final_info() -> None:
-    info = split_ended({"reward/a": np.array([1.0, 2.0, 3.0])}, ROWS, 3)
+    seen = np.arange(3.0)[:, None]
+    info = split_ended({"reward/a": np.array([1.0, 2.0, 3.0])}, seen, ROWS)
+    final = info.pop("final_obs")
+    assert [each is None for each in final] == [True, False, True]
+    assert final[1] == [1.0]
     np.testing.assert_equal(
         info,
         {
@@ -28,6 +32,7 @@ def test_what_ended_moves_to_final_info() -> None:
                 "_reward/a": np.array([False, True, False]),
             },
             "_final_info": np.array([False, True, False]),
+            "_final_obs": np.array([False, True, False]),
         },
     )
 
