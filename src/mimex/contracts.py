@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mimex.types import Array, Metrics, Window
 
@@ -22,7 +23,7 @@ UNKNOWN_STEPS = 1000
 
 
 class Step(NamedTuple):
-    """One step of all N environments: NumPy's arrays, or tensors where ``speaks_tensors``."""
+    """One step of all N environments: NumPy's arrays, or tensors where the actions are."""
 
     observation: Any  # on which the agent acted, as the environments gave it
     actions: Any
@@ -105,7 +106,7 @@ class Agent(Stateful, Protocol):
     def act(self, observation: Any, step: int) -> Array:
         """Actions for all environments; ``step`` counts the agent's own so far.
 
-        NumPy's, or a tensor for environments that answer with tensors (``speaks_tensors``).
+        NumPy's, or a tensor where the environments take it (``speaks_tensors``).
         """
 
     def observe(self, step: Step) -> None:
@@ -198,12 +199,18 @@ def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
 
 
 def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether ``step`` answers a tensor of actions with tensors, where the simulation has them.
+    """Whether environments have a ``step_on_device`` that takes and gives tensors there.
 
-    ``info["final_obs"]`` then holds the ended episodes' alone, as one batch, and ``final_info``
-    arrays of all environments. A wrapper speaks for itself, which means NumPy.
+    ``info["final_obs"]`` is then a batch of the ended episodes' alone, and ``info["final_info"]``
+    has tensors of all environments. A wrapper speaks for itself, which means NumPy.
     """
     return bool(getattr(env, "tensors", False))
+
+
+def moved(env: Any, actions: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """What environments answer to actions: NumPy's or tensors, as these are."""
+    made = env.step_on_device(actions) if isinstance(actions, Tensor) else env.step(actions)
+    return cast(tuple[Any, Any, Any, Any, dict[str, Any]], made)
 
 
 def final_observations(step: Step) -> Any:

@@ -124,7 +124,7 @@ def test_advance_hands_over_tensors_and_begins_no_episode() -> None:
 
 @slow
 @pytest.mark.parametrize("settings", [{}, {"expert_starts": 1.0}])
-def test_tensors_are_answered_with_tensors_of_the_same_numbers(settings: dict[str, Any]) -> None:
+def test_tensors_have_the_same_numbers(settings: dict[str, Any]) -> None:
     import torch
 
     numpys, tensors = (made("FrankaPick", 4, episode_steps=4, **settings) for _ in range(2))
@@ -134,7 +134,7 @@ def test_tensors_are_answered_with_tensors_of_the_same_numbers(settings: dict[st
     kept = []
     for actions in actions_of(numpys, 10):
         *expected, told = numpys.step(actions)
-        *found, info = tensors.step(tensors.engine.array(actions))
+        *found, info = tensors.step_on_device(tensors.engine.array(actions))
         for ours, theirs in zip(found, expected, strict=True):
             assert isinstance(ours, torch.Tensor)
             assert ours.device == tensors.engine.qpos.device
@@ -165,7 +165,7 @@ def test_pictures_beside_tensors_stay_with_numpy() -> None:
 
     env = made("FrankaPick", 2, episode_steps=2, observation="pixels", image_size=32)
     for _ in range(2):
-        observation, *_, info = env.step(torch.zeros(2, 9))
+        observation, *_, info = env.step_on_device(torch.zeros(2, 9))
     for seen in (observation, info["final_obs"]):
         assert isinstance(seen["image"], np.ndarray)
         assert isinstance(seen["robot"], torch.Tensor)

@@ -21,7 +21,7 @@ from mimex.envs.nearest import choose
 from mimex.envs.observation import Observation
 from mimex.envs.seeding import generator_states, generators, restored_generators
 from mimex.envs.settings import TASKS, Settings
-from mimex.envs.vector_info import keep_ended, split_ended, with_masks, write_rows
+from mimex.envs.vector_info import laid_out, with_ended, write_rows
 from mimex.envs.world import World
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         weights: Weight of each reward term by name.
         episode_steps: Steps after which an episode is truncated.
         generators: Where each environment's starts are drawn from.
-        tensors: Whether `step` answers a tensor of actions with tensors, on the engine's device.
+        tensors: Whether the engine's arrays, and those of `step_on_device`, are tensors.
 
     Args:
         task: Robot and task, for example "FrankaPick".
@@ -136,27 +136,27 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         return self.observe(), {}
 
     def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
-        """Advance every environment by one control step; begin a new episode where one ended.
+        """Advance every environment by one control step; begin a new episode where one ended."""
+        moved = self.step_on_device(actions)
+        observation, rewards, terminated, truncated, info = (to_numpy(part) for part in moved)
+        info = laid_out(info, terminated | truncated)
+        return observation, rewards, terminated, truncated, info
 
-        With engine="warp", a tensor of actions is answered with tensors, which nothing writes to
-        later; `info` then has no masks, and `keep_ended` says what it holds of ended episodes.
-        Pictures are NumPy's either way.
+    def step_on_device(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
+        """Do what `step` does in the engine's own arrays: with engine="warp" tensors on its device.
+
+        Nothing writes to them later. `vector_info.with_ended` says what `info` holds of ended
+        episodes; it has no masks. Pictures are NumPy's with any engine: OpenGL draws them.
         """
-        moved = self.advance(actions)
-        in_kind = self.tensors and isinstance(actions, type(self.targets))
-        answer = moved if in_kind else tuple(to_numpy(part) for part in moved)
-        observation, rewards, terminated, truncated, info = answer
+        observation, rewards, terminated, truncated, info = self.advance(actions)
         ended = terminated | truncated
         if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
             rows = rows_of(ended)
-            split = keep_ended if in_kind else split_ended
-            info = split(info, observation, rows)
+            info = with_ended(info, observation, rows)
             self._begin(rows)
             if self.settings.expert_starts:
                 self._skip_ahead(rows)
             write_rows(observation, rows, self.world.observe(rows))
-        elif not in_kind:
-            info = with_masks(info, np.ones(self.num_envs, bool))
         return observation, rewards, terminated, truncated, info
 
     def advance(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mimex.envs.seeding import generator_states, generators, restored_generators
-from mimex.envs.vector_info import split_ended, with_masks
+from mimex.envs.vector_info import laid_out, with_ended, with_masks
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -109,7 +109,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         if not ended.any():
             return observation, rewards, terminated, truncated, with_masks(info, ~never)
         rows = np.flatnonzero(ended)
-        info = split_ended(info, observation, rows.astype(np.int32))
+        info = laid_out(with_ended(info, observation, rows), ended)
         self._begin(rows)
         return self.observe(), rewards, terminated, truncated, info
 

@@ -59,7 +59,7 @@ class OnPolicyAgent(Learner):
         settings: Of the rollouts.
         num_envs: Environments side by side.
         horizon: Frames over which schedules run.
-        tensors: Give actions as tensors, which the environments answer with tensors.
+        tensors: Give actions as tensors, for environments that take them.
         shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
