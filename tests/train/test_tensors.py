@@ -11,6 +11,7 @@ from tests.devices import Crossings
 from mimex.commands.build import make_training
 from mimex.config import preset
 from mimex.contracts import speaks_tensors
+from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.small import DeepSea
 from mimex.train.on_policy import LoopSettings
 
@@ -95,6 +96,37 @@ def test_a_run_continues_exactly_from_tensors(device):
     for ours, theirs in zip(rows, again, strict=True):
         for name in ours:
             assert name.startswith("time/") or ours[name] == theirs[name], name
+
+
+class InTensors(VectorManipulation):
+    """MuJoCo's own numbers as tensors, in the place of an engine that has them so."""
+
+    def step_on_device(self, actions):
+        return tuple(map(as_tensors, super().step_on_device(actions.numpy())))
+
+
+def as_tensors(value):
+    if isinstance(value, dict):
+        return {name: as_tensors(part) for name, part in value.items()}
+    return torch.as_tensor(value)
+
+
+def test_tensors_of_any_environment_are_learned_from_as_numpys_are(monkeypatch):
+    config = preset("cpu", "oracle", "FrankaReach")
+    config = replace(config, envs=ENVS, bonus="rnd", ppo=replace(config.ppo, minibatches=2))
+    config = replace(config, loop=LoopSettings(rollout_steps=8, ends_at="next"))
+    rows = []
+    for kind in (VectorManipulation, InTensors):
+        env = kind("FrankaReach", ENVS, episode_steps=5, threads=1)
+        env.tensors = kind is InTensors
+        monkeypatch.setattr("mimex.commands.build.make_env", lambda *_, env=env: env)
+        run = make_training(config)
+        rows.append(list(run.rows(8 * ENVS * 4)))
+        assert isinstance(run.observation, torch.Tensor) == run.agent.tensors == env.tensors
+    for ours, theirs in zip(*rows, strict=True):
+        for name in ours.keys() | theirs.keys():
+            assert name.startswith("time/") or ours[name] == theirs[name], name
+    assert rows[0][-1]["train/episodes"] >= ENVS
 
 
 def test_others_speak_numpy():
