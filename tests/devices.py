@@ -1,8 +1,9 @@
-"""Who makes tensors without saying where? On a machine without a GPU nothing else would tell."""
+"""Who makes tensors without saying where, or reads them back? Without a GPU nothing else tells."""
 
 import traceback
 from collections import Counter
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -44,3 +45,28 @@ class Placeless(TorchFunctionMode):
                 place = frame.filename.rpartition("/mimex/")[2]
                 self.lines[f"{place}: {frame.line}"] += 1
         return made
+
+
+class Crossings(TorchFunctionMode):
+    """Notes what goes between PyTorch and NumPy, and to the CPU, among arrays of so many rows.
+
+    Attributes:
+        shapes: Of each, in order.
+
+    Args:
+        rows: The first dimension of what counts.
+    """
+
+    READERS = frozenset({"numpy", "__array__", "tolist", "cpu"})
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows, self.shapes = rows, []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        reads = function.__name__ in self.READERS
+        for value in [*args, *(kwargs or {}).values()]:
+            crosses = isinstance(value, np.ndarray) or (reads and isinstance(value, torch.Tensor))
+            if crosses and value.shape[:1] == (self.rows,):
+                self.shapes.append(tuple(value.shape))
+        return function(*args, **(kwargs or {}))

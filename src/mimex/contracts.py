@@ -9,31 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from torch import Tensor
 
-from mimex.types import Metrics, Window
+from mimex.types import Array, Metrics, Window
 
 UNKNOWN_STEPS = 1000
 """Length of an episode, for progress bars, where nobody says how long it may be."""
 
 
 class Step(NamedTuple):
-    """One step of all N environments."""
+    """One step of all N environments: NumPy's arrays, or tensors where the actions are."""
 
     observation: Any  # on which the agent acted, as the environments gave it
-    actions: NDArray[Any]
+    actions: Any
     next_observation: Any  # the next episode's first one where an episode ended
-    rewards: NDArray[Any]  # (N,) of the task
-    terminated: NDArray[np.bool_]  # (N,)
-    truncated: NDArray[np.bool_]  # (N,)
+    rewards: Any  # (N,) of the task
+    terminated: Any  # (N,) bool
+    truncated: Any  # (N,) bool
     info: Mapping[str, Any]
 
     @property
-    def ended(self) -> NDArray[np.bool_]:
+    def ended(self) -> Any:
         """``(N,)``: the step was the last of its episode."""
         return self.terminated | self.truncated
 
@@ -102,8 +103,11 @@ class Agent(Stateful, Protocol):
     def begin(self, observation: Any) -> None:
         """New episodes begin in all environments, with this observation."""
 
-    def act(self, observation: Any, step: int) -> NDArray[Any]:
-        """Actions for all environments; ``step`` counts the agent's own so far."""
+    def act(self, observation: Any, step: int) -> Array:
+        """Actions for all environments; ``step`` counts the agent's own so far.
+
+        NumPy's, or a tensor where the environments take it (``speaks_tensors``).
+        """
 
     def observe(self, step: Step) -> None:
         """Takes in what came of the actions."""
@@ -177,7 +181,7 @@ class Located(Protocol):
 
     place_kind: str
 
-    def places(self) -> NDArray[Any]:
+    def places(self) -> Array:
         """``(N, d)``: where each environment is now."""
 
 
@@ -194,19 +198,35 @@ def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
     return int(getattr(env.unwrapped, "frames_a_step", 1))
 
 
+def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether environments have a ``step_on_device`` that takes and gives tensors there.
+
+    ``info["final_obs"]`` is then a batch of the ended episodes' alone, and ``info["final_info"]``
+    has tensors of all environments. A wrapper speaks for itself, which means NumPy.
+    """
+    return bool(getattr(env, "tensors", False))
+
+
+def moved(env: Any, actions: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """What environments answer to actions: NumPy's or tensors, as these are."""
+    made = env.step_on_device(actions) if isinstance(actions, Tensor) else env.step(actions)
+    return cast(tuple[Any, Any, Any, Any, dict[str, Any]], made)
+
+
 def final_observations(step: Step) -> Any:
     """A batch of the last observations of the episodes that ended, in the environments' order."""
+    if not isinstance(step.info["final_obs"], np.ndarray):
+        return step.info["final_obs"]
     finals = list(step.info["final_obs"][step.ended])
     if isinstance(finals[0], dict):
         return {part: np.stack([final[part] for final in finals]) for part in finals[0]}
     return np.stack(finals)
 
 
-def final_successes(info: Mapping[str, Any]) -> NDArray[Any] | None:
+def final_successes(info: Mapping[str, Any]) -> Any:
     """Whether episodes that ended succeeded, ``(N,)``; None where the task does not say so."""
     final = info.get("final_info", {})
-    found: NDArray[Any] | None = final.get("success", final.get("is_success"))
-    return found
+    return final.get("success", final.get("is_success"))
 
 
 def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:

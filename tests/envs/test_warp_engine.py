@@ -123,6 +123,56 @@ def test_advance_hands_over_tensors_and_begins_no_episode() -> None:
 
 
 @slow
+@pytest.mark.parametrize("settings", [{}, {"expert_starts": 1.0}])
+def test_tensors_have_the_same_numbers(settings: dict[str, Any]) -> None:
+    import torch
+
+    numpys, tensors = (made("FrankaPick", 4, episode_steps=4, **settings) for _ in range(2))
+    for env in (numpys, tensors):
+        env.set_state(env.get_state() | {"steps": np.array([0, 1, 0, 3])})  # not all end at once
+    ends = 0
+    kept = []
+    for actions in actions_of(numpys, 10):
+        *expected, told = numpys.step(actions)
+        *found, info = tensors.step_on_device(tensors.engine.array(actions))
+        for ours, theirs in zip(found, expected, strict=True):
+            assert isinstance(ours, torch.Tensor)
+            assert ours.device == tensors.engine.qpos.device
+            assert isinstance(theirs, np.ndarray)
+            np.testing.assert_array_equal(to_numpy(ours), theirs)
+        kept.append((found[0], expected[0].copy()))
+        ended = expected[2] | expected[3]
+        running, final = told, told.get("final_info", {})
+        assert ("final_info" in info) == ("final_obs" in info) == ended.any()
+        for name in final and info.keys() - {"final_info", "final_obs"}:
+            ours = to_numpy(info[name])
+            np.testing.assert_array_equal(np.where(ended, final[name], running[name]), ours)
+            np.testing.assert_array_equal(to_numpy(info["final_info"][name]), ours)
+        if ended.any():
+            last = np.stack(list(told["final_obs"][ended]))
+            np.testing.assert_array_equal(to_numpy(info["final_obs"]), last)
+        ends += ended.sum()
+    assert ends >= 8
+    for ours, theirs in kept:  # later steps wrote over nothing
+        np.testing.assert_array_equal(to_numpy(ours), theirs)
+    np.testing.assert_equal(tensors.get_state(), numpys.get_state())
+
+
+@slow
+@pytest.mark.render
+def test_pictures_beside_tensors_stay_with_numpy() -> None:
+    import torch
+
+    env = made("FrankaPick", 2, episode_steps=2, observation="pixels", image_size=32)
+    for _ in range(2):
+        observation, *_, info = env.step_on_device(torch.zeros(2, 9))
+    for seen in (observation, info["final_obs"]):
+        assert isinstance(seen["image"], np.ndarray)
+        assert isinstance(seen["robot"], torch.Tensor)
+    env.close()
+
+
+@slow
 def test_contacts_without_room_are_a_failure_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mujoco_warp", reason="needs pip install 'mimex[warp]'")
     monkeypatch.setattr("mimex.envs.warp_engine.ROWS", 1)  # the boxes in the drawer need more

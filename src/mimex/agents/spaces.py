@@ -125,13 +125,16 @@ class ActionWriter:
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.discrete = isinstance(space, spaces.Discrete)
         self._dtype, self._start, self._shape = space.dtype, 0, space.shape or ()
-        self._bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
+        self._clipped = False
+        self._bounds: Tensor | None = None  # (2, size), low and high, where they are not -1 and 1
         if isinstance(space, spaces.Discrete):
             self.size, self._start = int(space.n), int(space.start)
         elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
             self.size = math.prod(space.shape)
-            if np.isfinite([space.low, space.high]).all():
-                self._bounds = space.low.ravel(), space.high.ravel()
+            bounds = np.stack([space.low.ravel(), space.high.ravel()])
+            self._clipped = bool(np.isfinite(bounds).all())
+            if self._clipped and (bounds != [[-1.0], [1.0]]).any():
+                self._bounds = torch.from_numpy(bounds)
         else:
             raise ValueError(
                 f"the action space is {space}, but agents take a Box of real numbers or Discrete: "
@@ -140,15 +143,18 @@ class ActionWriter:
 
     def __call__(self, actions: Tensor) -> NDArray[Any]:
         """Actions ``(B, size)`` as the environments take them."""
+        return self.tensors(actions).cpu().numpy().astype(self._dtype, copy=False)
+
+    def tensors(self, actions: Tensor) -> Tensor:
+        """The same where the actions are, for environments that take tensors."""
         if self.discrete:
-            return (actions.argmax(1) + self._start).cpu().numpy().astype(self._dtype)
-        numbers = actions.cpu().numpy()
+            return actions.argmax(1) + self._start
+        if self._clipped:
+            actions = actions.clip(-1.0, 1.0)
         if self._bounds is not None:
-            low, high = self._bounds
-            numbers = numbers.clip(-1.0, 1.0)
-            if (low != -1.0).any() or (high != 1.0).any():
-                numbers = low + (numbers + 1) * 0.5 * (high - low)
-        return numbers.astype(self._dtype, copy=False).reshape(len(numbers), *self._shape)
+            low, high = self._bounds.to(actions.device)
+            actions = low + (actions + 1) * 0.5 * (high - low)
+        return actions.reshape(len(actions), *self._shape)
 
 
 def _is_image(space: spaces.Space[Any]) -> bool:

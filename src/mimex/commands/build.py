@@ -19,7 +19,7 @@ from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, family_of
-from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step
+from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step, speaks_tensors
 from mimex.data.replay import ReplayBuffer
 from mimex.nn import processes
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
@@ -165,6 +165,7 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
         num_envs=env.num_envs,
         frames_per_step=frames_per_step(env),
         horizon=config.horizon or config.steps,
+        tensors=speaks_tensors(env),
         seed=seed_for(config, "minibatches"),
         clock=clock,
     )

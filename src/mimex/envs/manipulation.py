@@ -21,13 +21,7 @@ from mimex.envs.nearest import choose
 from mimex.envs.observation import Observation
 from mimex.envs.seeding import generator_states, generators, restored_generators
 from mimex.envs.settings import TASKS, Settings
-from mimex.envs.vector_info import (
-    final_observations,
-    mask_of,
-    split_ended,
-    with_masks,
-    write_rows,
-)
+from mimex.envs.vector_info import laid_out, with_ended, write_rows
 from mimex.envs.world import World
 
 if TYPE_CHECKING:
@@ -58,6 +52,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         weights: Weight of each reward term by name.
         episode_steps: Steps after which an episode is truncated.
         generators: Where each environment's starts are drawn from.
+        tensors: Whether the engine's arrays, and those of `step_on_device`, are tensors.
 
     Args:
         task: Robot and task, for example "FrankaPick".
@@ -112,6 +107,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
         self._gain = array(np.array(self.robot.speeds) * ACTION_GAIN / self.settings.control_hz)
         self.targets = array(np.zeros((num_envs, joints)))
+        self.tensors = not isinstance(self.targets, np.ndarray)
         self.generators = generators(None, num_envs)
         xp, row = namespace(self.targets), self.targets[:, 0]
         self._steps = xp.zeros_like(row, dtype=xp.int64)  # of the running episode
@@ -141,20 +137,33 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
         """Advance every environment by one control step; begin a new episode where one ended."""
-        moved = self.advance(actions)
+        moved = self.step_on_device(actions)
         observation, rewards, terminated, truncated, info = (to_numpy(part) for part in moved)
+        info = laid_out(info, terminated | truncated)
+        return observation, rewards, terminated, truncated, info
+
+    def step_on_device(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
+        """Do what `step` does in the engine's own arrays: with engine="warp" tensors on its device.
+
+        Nothing writes to them later. `vector_info.with_ended` says what `info` holds of ended
+        episodes; it has no masks. Pictures are NumPy's with any engine: OpenGL draws them.
+        """
+        observation, rewards, terminated, truncated, info = self.advance(actions)
         ended = terminated | truncated
         if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
-            info = self._autoreset(rows_of(ended), observation, info)
-        else:
-            info = with_masks(info, np.ones(self.num_envs, bool))
+            rows = rows_of(ended)
+            info = with_ended(info, observation, rows)
+            self._begin(rows)
+            if self.settings.expert_starts:
+                self._skip_ahead(rows)
+            write_rows(observation, rows, self.world.observe(rows))
         return observation, rewards, terminated, truncated, info
 
     def advance(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
         """Advance every environment by one control step, and begin no new episode.
 
-        What is returned are the engine's own arrays: with engine="warp" tensors on its device,
-        which took no way over the CPU. `reset` with `options["reset_mask"]` begins new episodes.
+        What is returned are the engine's own arrays: with engine="warp" tensors on its device.
+        `reset` with `options["reset_mask"]` begins new episodes.
         """
         given = self.engine.array(actions)
         actions = checked_actions(given, tuple(self.targets.shape), self._steps).clip(-1.0, 1.0)
@@ -218,17 +227,6 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         for name, array in self.world.task.memory.items():
             array[chosen] = self.engine.array(starts.memory[name][which])
 
-    def _autoreset(self, rows: NDArray[np.int32], observation: Observation, info: Info) -> Info:
-        """Begin new episodes where one ended, and write their first observations in place."""
-        info = split_ended(info, rows, self.num_envs)
-        info["final_obs"] = final_observations(observation, rows, self.num_envs)
-        info["_final_obs"] = mask_of(rows, self.num_envs)
-        self._begin(rows)
-        if self.settings.expert_starts:
-            self._skip_ahead(rows)
-        write_rows(observation, rows, to_numpy(self.world.observe(rows)))
-        return info
-
     def _put_back(self, rows: NDArray[np.int32]) -> None:
         """Return failed simulations to the state before the step, so that the rest is finite."""
         before = self.engine.state_before()
@@ -246,7 +244,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
     def places(self) -> Array:
         """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
-        middle: Array = to_numpy(self.world.task.fingers().mean(axis=1))
+        middle: Array = self.world.task.fingers().mean(axis=1)
         return middle
 
     def render(self) -> tuple[Any, ...] | None:

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mimex.envs.seeding import generator_states, generators, restored_generators
-from mimex.envs.vector_info import final_observations, mask_of, split_ended, with_masks
+from mimex.envs.vector_info import laid_out, with_ended, with_masks
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -109,9 +109,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         if not ended.any():
             return observation, rewards, terminated, truncated, with_masks(info, ~never)
         rows = np.flatnonzero(ended)
-        info = split_ended(info, rows.astype(np.int32), self.num_envs)
-        info["final_obs"] = final_observations(observation, rows.astype(np.int32), self.num_envs)
-        info["_final_obs"] = mask_of(rows.astype(np.int32), self.num_envs)
+        info = laid_out(with_ended(info, observation, rows), ended)
         self._begin(rows)
         return self.observe(), rewards, terminated, truncated, info
 

@@ -1,4 +1,4 @@
-"""Gymnasium's layout of a vector environment's info: arrays, each with a mask of whose it holds."""
+"""What a vector environment tells beside its step: as arrays, and in Gymnasium's layout of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,43 @@ from mimex.envs.observation import Observation
 Info = dict[str, Any]
 
 
-def mask_of(rows: NDArray[np.int32], num_envs: int) -> NDArray[np.bool_]:
-    """Return the mask (N,) that is true at the given rows."""
-    mask = np.zeros(num_envs, bool)
-    mask[rows] = True
-    return mask
+def with_ended(info: Info, observation: Observation, rows: NDArray[np.integer[Any]]) -> Info:
+    """Return the info, also as "final_info", and as "final_obs" what ended episodes last saw.
+
+    Args:
+        info: Arrays (N, ...) by name: of the step, whether it ended an episode or not.
+        observation: What the step led to, (N, ...).
+        rows: The environments whose episode ended; of theirs "final_obs" is a copy, (rows, ...).
+    """
+    return info | {"final_info": info, "final_obs": _some(observation, rows)}
+
+
+def laid_out(info: Info, ended: NDArray[np.bool_]) -> Info:
+    """Return NumPy's arrays in Gymnasium's layout: each with a mask of whose numbers it holds.
+
+    Those of ended episodes move to "final_info", and "final_obs" becomes an array (N,) of objects.
+
+    Args:
+        info: Arrays (N, ...) by name; if new episodes have begun, as `with_ended` returns it.
+        ended: (N,).
+    """
+    if "final_info" not in info:
+        return with_masks(info, np.ones_like(ended))
+    running: Info = {}
+    final: Info = {}
+    for key, values in info["final_info"].items():
+        running[key], final[key] = values.copy(), np.zeros_like(values)
+        running[key][ended] = 0
+        final[key][ended] = values[ended]
+    last = np.full(len(ended), None, object)
+    for number, row in enumerate(np.flatnonzero(ended)):
+        last[row] = _some(info["final_obs"], number)
+    return with_masks(running, ~ended) | {
+        "final_info": with_masks(final, ended),
+        "_final_info": ended,
+        "final_obs": last,
+        "_final_obs": ended,
+    }
 
 
 def with_masks(info: Info, mask: NDArray[np.bool_]) -> Info:
@@ -24,38 +56,10 @@ def with_masks(info: Info, mask: NDArray[np.bool_]) -> Info:
     return info | {f"_{key}": mask for key in info}
 
 
-def split_ended(info: Info, rows: NDArray[np.int32], num_envs: int) -> Info:
-    """Return the info with that of environments whose episode ended moved to "final_info".
-
-    Args:
-        info: Arrays (N, ...) by name; rows of ended episodes are set to zero.
-        rows: The environments whose episode ended.
-        num_envs: N.
-    """
-    ended = mask_of(rows, num_envs)
-    running: Info = {}
-    final: Info = {}
-    for key, values in info.items():
-        running[key], final[key] = values.copy(), np.zeros_like(values)
-        running[key][rows] = 0
-        final[key][rows] = values[rows]
-    return with_masks(running, ~ended) | {
-        "final_info": with_masks(final, ended),
-        "_final_info": ended,
-    }
-
-
-def final_observations(
-    observation: Observation, rows: NDArray[np.int32], num_envs: int
-) -> NDArray[np.object_]:
-    """Return an array (N,) of objects: the observation where an episode ended, else None."""
-    final = np.full(num_envs, None, object)
-    for row in rows:
-        if isinstance(observation, dict):
-            final[row] = {key: part[row].copy() for key, part in observation.items()}
-        else:
-            final[row] = observation[row].copy()
-    return final
+def _some(observation: Observation, rows: Any) -> Any:
+    if isinstance(observation, dict):
+        return {key: part[rows] for key, part in observation.items()}
+    return observation[rows]
 
 
 def write_rows(observation: Observation, rows: NDArray[np.int32], new: Any) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from mimex.contracts import Agent, Observer, Step, final_successes
 from mimex.nn import processes
@@ -20,6 +21,8 @@ _TERM, _CONDITION = "reward/", "_bonus"
 class Episodes(Observer):
     """Follows the running episodes and remembers how the last ones ended, in all processes.
 
+    Sums stay where the environments have their rewards; of an episode that ended they are read.
+
     Args:
         num_envs: Environments side by side in this process.
         remember: How many ended episodes the metrics are about.
@@ -28,9 +31,10 @@ class Episodes(Observer):
 
     def __init__(self, num_envs: int, remember: int, frames_per_step: int = 1) -> None:
         self._frames = frames_per_step
-        self._returns = np.zeros(num_envs)  # of the running episodes, extrinsic
-        self._steps = np.zeros(num_envs, np.int64)
-        self._met: dict[str, NDArray[np.bool_]] = {}  # by condition: met in the running episode
+        # Of the running episodes, (num_envs,) each.
+        self._returns = torch.zeros(num_envs, dtype=torch.double)  # extrinsic
+        self._steps = torch.zeros(num_envs, dtype=torch.long)
+        self._met: dict[str, Tensor] = {}  # bool by condition: met so far
         self._last: deque[Metrics] = deque(maxlen=remember)
         self._new: list[tuple[int, Metrics]] = []  # ended here since the last row, and when
         self.total = 0
@@ -46,38 +50,42 @@ class Episodes(Observer):
 
     def interrupt(self, observation: Any) -> None:
         """Forgets the running episodes: all environments were reset in the middle of them."""
-        self._returns[:], self._steps[:] = 0.0, 0
+        self._returns.zero_()
+        self._steps.zero_()
         self._met.clear()
 
     def step(self, step: Step) -> None:
         """Takes in one step of every environment."""
-        rewards, ended, info = step.rewards, step.ended, step.info
-        self._returns += rewards
-        self._steps += 1
+        rewards, ended, info = _numbers(step.rewards), torch.as_tensor(step.ended), step.info
+        any_ended = bool(ended.any())
+        self._returns = self._returns.to(rewards.device) + rewards
+        self._steps = self._steps.to(rewards.device) + 1
         self._seen += len(rewards) * processes.size()
         if self._first_reward is None and (rewards > 0).any():
             self._first_reward = self._seen
-        final: Mapping[str, Any] = info.get("final_info", {})
-        for name, values in info.items():
+        for name in info:
             if name.startswith(_TERM) and name.endswith(_CONDITION):
-                met = self._met.setdefault(
-                    name.removeprefix(_TERM).removesuffix(_CONDITION), np.zeros(len(rewards), bool)
-                )
-                met |= np.where(ended, final[name], values) > 0 if ended.any() else values > 0
-        if ended.any():
-            self._end(np.flatnonzero(ended), final_successes(info))
+                values = _numbers(info[name])
+                if any_ended:
+                    values = torch.where(ended, _numbers(info["final_info"][name]), values)
+                condition = name.removeprefix(_TERM).removesuffix(_CONDITION)
+                before = self._met.get(condition, torch.zeros_like(ended))
+                self._met[condition] = before.to(ended.device) | (values > 0)
+        if any_ended:
+            self._end(ended, final_successes(info))
         if processes.size() == 1:
             self._meet()
 
-    def _end(self, rows: NDArray[np.int64], successes: NDArray[Any] | None) -> None:
-        for row in rows:
-            outcome = {"return": self._returns[row], "episode_steps": self._steps[row]}
-            if successes is not None:
-                outcome["success"] = successes[row]
-            outcome |= {f"reached_{name}": met[row] for name, met in self._met.items()}
-            self._new.append((self._seen, {name: float(v) for name, v in outcome.items()}))
+    def _end(self, ended: Tensor, successes: Any) -> None:
+        outcome = {"return": self._returns, "episode_steps": self._steps}
+        if successes is not None:
+            outcome["success"] = _numbers(successes)
+        outcome |= {f"reached_{name}": met for name, met in self._met.items()}
+        columns = torch.stack([values.double() for values in outcome.values()], dim=1)
+        for row in columns[ended].tolist():
+            self._new.append((self._seen, dict(zip(outcome, row, strict=True))))
         for running in (self._returns, self._steps, *self._met.values()):
-            running[rows] = 0
+            running.masked_fill_(ended, 0)
 
     def metrics(self, agent: Agent | None = None) -> Metrics:
         """Means over the last episodes, and the step of the first reward, once there are any."""
@@ -106,9 +114,9 @@ class Episodes(Observer):
     def state_dict(self) -> dict[str, Any]:
         """All that the metrics depend on."""
         return {
-            "returns": self._returns.copy(),
-            "steps": self._steps.copy(),
-            "met": {name: met.copy() for name, met in self._met.items()},
+            "returns": self._returns.clone(),
+            "steps": self._steps.clone(),
+            "met": {name: met.clone() for name, met in self._met.items()},
             "last": {
                 name: np.array([outcome[name] for outcome in self._last])
                 for name in (self._last[-1] if self._last else ())
@@ -120,12 +128,17 @@ class Episodes(Observer):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave."""
-        self._returns[:] = state["returns"]
-        self._steps[:] = state["steps"]
-        self._met = {name: np.array(met, bool) for name, met in state["met"].items()}
+        self._returns.copy_(torch.as_tensor(state["returns"]))
+        self._steps.copy_(torch.as_tensor(state["steps"]))
+        self._met = {name: torch.as_tensor(met).clone() for name, met in state["met"].items()}
         self._last.clear()
         columns = {name: np.asarray(column).tolist() for name, column in state["last"].items()}
         for row in zip(*columns.values(), strict=True):
             self._last.append(dict(zip(columns, row, strict=True)))
         self.total, self._seen = int(state["total"]), int(state["seen"])
         self._first_reward = state["first_reward"]
+
+
+def _numbers(values: Any) -> Tensor:
+    """A tensor as it is, and an array of NumPy, also of objects, as one of double precision."""
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, float))

@@ -10,7 +10,15 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Generator
 
-from mimex.contracts import Agent, Observer, SavesState, Step, episode_steps, frames_per_step
+from mimex.contracts import (
+    Agent,
+    Observer,
+    SavesState,
+    Step,
+    episode_steps,
+    frames_per_step,
+    moved,
+)
 from mimex.nn import processes
 from mimex.train.clock import Clock
 from mimex.types import Metrics
@@ -87,7 +95,7 @@ class Training:
         agent, warming_up, observation = self.agent, self.agent.warming_up, self.observation
         actions = agent.act(observation, self.step)
         with self.clock("simulation"):
-            made = Step(observation, actions, *self.env.step(actions))
+            made = Step(observation, actions, *moved(self.env, actions))
         agent.observe(made)
         for observer in self.observers.values():
             observer.step(made)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mimex.contracts import Agent, Located, Observer, Step
 from mimex.nn import processes
@@ -24,7 +25,7 @@ from mimex.train import checkpoint
 from mimex.train.coverage import Coverage
 from mimex.train.films import films
 from mimex.train.planes import FIRST_STATES, Floats, HandPlanes, PrincipalPlane, Projection
-from mimex.types import Metrics, Window
+from mimex.types import Array, Metrics, Window
 
 FOLDER = "novelty"
 """Of the records, in the run folder."""
@@ -34,6 +35,7 @@ class Novelty(Observer):
     """Notes where the environments are, and maps the bonus of their steps.
 
     Places are what the environments say (``contracts.Located``), or the numbers that they observe.
+    They are kept where the environments have them, and read once a row.
 
     Args:
         env: The environments.
@@ -47,26 +49,30 @@ class Novelty(Observer):
         self._observed = not hand and observes_numbers(env)
         self.coverage = Coverage() if hand else None
         self.map = NoveltyMap(HandPlanes() if hand else PrincipalPlane(first_states))
-        self._places: list[NDArray[Any]] = []  # (N, d) each: one, and one more after each step
-        self._ended: list[NDArray[np.bool_]] = []  # (N,) each
+        self._places: list[Tensor] = []  # (N, d) each: one, and one more after each step
+        self._ended: list[Tensor] = []  # (N,) bool each
         self.newest: Window | None = None  # the most novel windows that were scored last
 
-    def _now(self, observation: Any) -> NDArray[Any]:
+    def _now(self, observation: Any) -> Tensor:
         if self._observed:
-            return np.array(observation, np.float32)
+            return _kept(observation).float()
         assert self._located is not None
-        return np.array(self._located.places())
+        return _kept(self._located.places())
 
     def begin(self, observation: Any) -> None:
         """Forgets the places of steps that were not scored."""
+        self._cover()
         self._places, self._ended = [self._now(observation)], []
+
+    def _cover(self) -> None:
+        """Takes where the steps led to into the coverage."""
+        if self.coverage is not None and self._places[1:]:
+            self.coverage.visit(np.concatenate(_read(self._places[1:])))
 
     def step(self, step: Step) -> None:
         """Notes where the step led to."""
         self._places.append(self._now(step.next_observation))
-        self._ended.append(step.ended)
-        if self.coverage is not None:
-            self.coverage.visit(self._places[-1])
+        self._ended.append(_kept(step.ended))
 
     def metrics(self, agent: Agent) -> Metrics:
         """Maps the bonus of the newest steps; says how much of the space was visited so far."""
@@ -75,12 +81,13 @@ class Novelty(Observer):
             # Where an episode ended the environment has been reset: where it was is not known.
             known = np.ones(scored.bonus.shape, bool)
             if scored.after:
-                known = ~np.stack(self._ended)[scored.rounds]
-            places = np.stack(self._places)[scored.rounds + scored.after]
+                known = ~_read(self._ended)[scored.rounds]
+            places = _read(self._places)[scored.rounds + scored.after]
             known, places, bonus = map(_of_all, (known, places, scored.bonus))
             self.map.visit(places[known], bonus[known])
             self.newest = scored.most_novel
         if self.coverage is not None:
+            self._cover()
             self.coverage.visited = np.any(_of_all(self.coverage.visited[:, None]), axis=1)
         self._places, self._ended = self._places[-1:], []
         share = self.map.share if self.coverage is None else self.coverage.share
@@ -109,9 +116,20 @@ class Novelty(Observer):
         if self.coverage is not None:
             self.coverage.load_state_dict(state["coverage"])
         self.map.load_state_dict(state["map"])
-        self._places = [np.asarray(places) for places in state["places"]]
-        self._ended = [np.asarray(ended) for ended in state["ended"]]
+        self._places = [torch.as_tensor(places) for places in state["places"]]
+        self._ended = [torch.as_tensor(ended) for ended in state["ended"]]
         self.newest = None if state["newest"] is None else Window(**state["newest"])
+
+
+def _kept(values: Array) -> Tensor:
+    """A copy of arrays of NumPy or of tensors, where they are."""
+    return values.clone() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+
+
+def _read(kept: list[Tensor]) -> NDArray[Any]:
+    """What was kept ``(N, ...)``, one after the other, ``(n, N, ...)``."""
+    found: NDArray[Any] = torch.stack([one.to(kept[-1].device) for one in kept]).cpu().numpy()
+    return found
 
 
 def _of_all(values: NDArray[Any]) -> NDArray[Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mimex.agents.batch import make_batch
@@ -22,7 +21,7 @@ from mimex.nn import processes
 from mimex.nn.parallel import pieces
 from mimex.train.films import most_novel
 from mimex.train.learner import Learner, WindowSettings
-from mimex.types import Metrics
+from mimex.types import Array, Metrics
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
 """Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
@@ -60,6 +59,7 @@ class OnPolicyAgent(Learner):
         settings: Of the rollouts.
         num_envs: Environments side by side.
         horizon: Frames over which schedules run.
+        tensors: Give actions as tensors, for environments that take them.
         shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
@@ -74,10 +74,11 @@ class OnPolicyAgent(Learner):
         *,
         num_envs: int,
         horizon: int,
+        tensors: bool = False,
         **shared: Any,
     ) -> None:
         super().__init__(algorithm, bonus, scale, **shared)
-        self.settings, self.horizon = settings, horizon
+        self.settings, self.horizon, self.tensors = settings, horizon, tensors
         encoder = algorithm.encoder
         self.rollout = Rollout(
             settings.rollout_steps,
@@ -113,7 +114,7 @@ class OnPolicyAgent(Learner):
         """Windows reach back to nothing before these episodes."""
         self.windows, self._history = self._new_windows(), {}
 
-    def act(self, observation: Any, step: int) -> NDArray[Any]:
+    def act(self, observation: Any, step: int) -> Array:
         """Draws actions, and keeps them with what they were drawn for."""
         with self.clock("acting"):
             rollout, stored = self.rollout, self.algorithm.encoder.read(observation, watch=True)
@@ -122,15 +123,16 @@ class OnPolicyAgent(Learner):
             actions, log_probs, features = self.algorithm.act(stored)
             rollout.put_observation(self._filled, stored, features)
             rollout.actions[self._filled], rollout.log_probs[self._filled] = actions, log_probs
-            return self.algorithm.actions(actions)
+            write = self.algorithm.actions
+            return write.tensors(actions) if self.tensors else write(actions)
 
     def observe(self, step: Step) -> None:
         """Keeps what came of them."""
         with self.clock("acting"):
             rollout, encoder, t = self.rollout, self.algorithm.encoder, self._filled
-            rollout.rewards[t] = torch.from_numpy(step.rewards)
-            rollout.terminated[t] = torch.from_numpy(step.terminated)
-            rollout.truncated[t] = torch.from_numpy(step.truncated)
+            rollout.rewards[t] = torch.as_tensor(step.rewards)
+            rollout.terminated[t] = torch.as_tensor(step.terminated)
+            rollout.truncated[t] = torch.as_tensor(step.truncated)
             if step.ended.any():
                 finals = encoder.read(final_observations(step))
                 rollout.put_finals(finals, self.algorithm.features(finals))
