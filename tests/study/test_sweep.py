@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from benchmarks.drill_kills import differences, outcome
-from tests.processes import lines, rows, start, wait_for
+from tests.processes import lines, rows, start, wait_for, wait_for_rows
 
 from mimex.cli import main
 from mimex.study.backends import LocalBackend
@@ -89,9 +89,9 @@ def test_a_stopped_study_lets_its_runs_save_and_continues(tiny_plan, tmp_path):
     out = tmp_path / "study"
     runs = [out / "runs" / f"FrankaReach-{method}-0" for method in ("none", "mimex")]
     for number in (signal.SIGINT, signal.SIGTERM):
-        before = [lines(run) for run in runs]
         process = start(command(tiny_plan, out, "--seeds", "1", "--set", "steps=1000000"))
-        wait_for(process, lambda: all(lines(r) > b + 3 for r, b in zip(runs, before, strict=True)))
+        for run in runs:
+            wait_for_rows(process, run, lines(run) + 4)
         process.send_signal(number)
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 128 + number
