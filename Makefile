@@ -8,7 +8,7 @@ demo: $(READY)
 	.venv/bin/python examples/demo.py --out demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto -m "not gpu"
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu"
 
 lint: $(READY)
 	.venv/bin/ruff check .

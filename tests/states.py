@@ -41,14 +41,13 @@ def same(one, other):
 
 def assert_refused_or_loaded(part, state):
     """A broken state is refused with a ValueError that changes nothing, or it was not broken."""
-    refused = 0
+    refused, before = 0, copy.deepcopy(part.state_dict())
     for path, value, broken in broken_states(state):
-        before = copy.deepcopy(part.state_dict())
         try:
             part.load_state_dict(broken)
         except ValueError:
             refused += 1
             assert same(before, part.state_dict()), (path, value)
         else:
-            part.load_state_dict(before)
+            part.load_state_dict(copy.deepcopy(before))
     return refused

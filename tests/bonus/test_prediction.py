@@ -454,9 +454,9 @@ def test_masks_are_averaged_by_their_number():
         many = mimex.MIMEx(D, L, masks=masks, mask=TimeMask(0.5))
         many.network.load_state_dict(one.network.state_dict())
         same = windows(batch=1)
-        same = Window(same.features.expand(4000, L, D))
+        same = Window(same.features.expand(1000, L, D))
         assert float(many.reward(same).mean()) == pytest.approx(
-            float(one.reward(same).mean()), rel=0.02
+            float(one.reward(same).mean()), rel=0.05
         )
 
 

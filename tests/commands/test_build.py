@@ -12,10 +12,10 @@ from mimex.config import preset
 
 @pytest.mark.parametrize("observation", [pytest.param("pixels", marks=pytest.mark.render), "state"])
 def test_how_batches_are_drawn_does_not_depend_on_the_bonus(tmp_path, observation):
-    config = preset("cpu", observation, "dmc/cartpole_swingup")
+    config = replace(preset("cpu", observation, "dmc/cartpole_swingup"), steps=2000, out=tmp_path)
     drawn = []
     for bonus in ("none", "rnd", "icm", "mimex"):
-        run = make_training(replace(config, bonus=bonus, steps=2000, out=tmp_path))
+        run = make_training(replace(config, bonus=bonus))
         replay, choose = run.agent.replay, np.random.default_rng(0)
         for _ in range(3):
             replay.start(np.zeros(replay.observations.shape[1:]))

@@ -1,19 +1,12 @@
 """Every agent on every family of tasks, with two bonuses: trained, killed, continued, measured."""
 
-import multiprocessing
-import os
 import signal
-import time
 
 import pytest
-from tests.processes import PATIENCE, rows
+from benchmarks.drill_kills import SMALL
+from tests.processes import rows, start, wait_for_rows
 
 from mimex.cli import main
-
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["mimex.commands.train", "mimex.envs.manipulation", "dm_control.suite"]
-)
 
 TASKS = {
     "FrankaReach": ("--world.episode-steps", "13"),
@@ -37,21 +30,17 @@ def command(agent, task, bonus, run):
         *("--track.checkpoint-every", str(2 * frames), "--off-policy.report-every", str(frames)),
         *TASKS[task],
         *AGENTS[agent],
+        *SMALL,
     ]
 
 
 def kill_after(count, arguments, run):
     """Kills a run with SIGKILL once it has so many rows."""
-    process = FORKS.Process(target=main, args=(arguments,))
-    process.start()
-    deadline = time.monotonic() + PATIENCE
-    while len(rows(run)) < count:
-        assert process.is_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    process = start(arguments)
+    wait_for_rows(process, run, count)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("task", TASKS)

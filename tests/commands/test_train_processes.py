@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.drill_processes import family
-from tests.processes import assert_equal, rows, start, wait_for, wait_for_rows
+from tests.processes import assert_equal, rows, start, train_together, wait_for, wait_for_rows
 
 from mimex.bonus import BONUSES
 from mimex.cli import main
@@ -94,7 +94,7 @@ def continued_after(end, run, updates, count):
     words = process.communicate()[0]
     assert process.returncode == code, words
     wait_for_end(children[0])
-    assert main(command(run, updates)) == 0
+    train_together(command(run, updates), 2)
     return words
 
 
@@ -157,18 +157,17 @@ def test_ctrl_c_may_reach_any_process(straight, tmp_path):
 def test_an_evaluation_that_is_given_up_is_made_again(straight, tmp_path, stops_in_evaluation):
     stops_in_evaluation(1)
     assert main(command(tmp_path / "run", 12)) == 128 + signal.SIGTERM
-    assert main(command(tmp_path / "run", 12)) == 0
+    train_together(command(tmp_path / "run", 12), 2)
     assert_same_run(tmp_path / "run", straight)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 4)])
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path, capfd, before, after):
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after):
     run = tmp_path / "run"
-    assert main(command(run, 4, processes=before)) == 0
+    train_together(command(run, 4, processes=before), before)
     step, state = saved(run)
-    assert main(command(run, 8, processes=after)) == 0
-    words = capfd.readouterr().out
+    words = train_together(command(run, 8, processes=after), after)
     assert f"continuing from step {step:,}" in words
     assert f"with {after} processes instead of {before}: new episodes" in words
     told = rows(run)
@@ -190,7 +189,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, capfd, before,
 @pytest.mark.parametrize("bonus", BONUSES)
 def test_every_bonus_is_the_same_in_all_processes(tmp_path, bonus):
     more = ("--loop.ends-at", "next") if bonus in ("icm", "e3b", "disagreement") else ()
-    assert main(command(tmp_path / "run", 3, *more, bonus=bonus)) == 0
+    train_together(command(tmp_path / "run", 3, *more, bonus=bonus), 2)
     found = differing(saved(tmp_path / "run")[1])
     assert [name for name in found if not of(OWN, name)] == []
 
@@ -199,7 +198,7 @@ def test_every_bonus_is_the_same_in_all_processes(tmp_path, bonus):
 def test_a_curriculum_moves_on_in_all_processes(tmp_path):
     stages = ("--curriculum", "dense", "sparse", "--curriculum-success", "0.000001")
     run = tmp_path / "run"
-    assert main(command(run, 3, *stages)) == 0
+    train_together(command(run, 3, *stages), 2)
     found = differing(saved(run)[1])
     assert [name for name in found if not of(OWN, name)] == []
 

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.processes import lines, start, wait_for
 
 from mimex.cli import main
 from mimex.study.ray_backend import RayBackend
@@ -16,16 +16,9 @@ ROLLOUT = 32  # steps
 
 
 def start_study(plan, out, address, *more):
+    words = ["study", "run", str(plan), "--out", str(out), "--seeds", "1", "--no-report"]
     where = ("--backend", "ray", "--address", address)
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "mimex.cli", "study", "run", str(plan), "--out", str(out)),
-            *(*where, "--no-report", *more),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return start([*words, *where, *more], RAY_USAGE_STATS_ENABLED="0")
 
 
 def below(pid):
@@ -56,41 +49,32 @@ def run_on(raylet):
 
 
 def steps(run):
-    path = run / "metrics.jsonl"
-    return path.read_text().count("\n") * ROLLOUT if path.exists() else 0
+    return lines(run) * ROLLOUT
 
 
-def wait_for(process, condition, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return answer
-
-
-@pytest.fixture
-def cluster(monkeypatch):
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+@pytest.fixture(scope="module")
+def cluster():
+    """One node with one core, to which a test adds what it needs, and takes it away."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args=node)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_runs_of_a_lost_node_continue_elsewhere_from_their_checkpoint(cluster, tiny_plan, tmp_path):
-    out, budget = tmp_path / "study", 6400
+    out, budget = tmp_path / "study", 1920
     node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     raylet = node.all_processes["raylet"][0].process.pid
-    more = ("--seeds", "1", "--set", f"steps={budget}")
-    study = start_study(tiny_plan, out, cluster.address, *more)
-    lost = wait_for(study, lambda: run_on(raylet))
-    wait_for(study, lambda: steps(lost) > 640)
+    study = start_study(tiny_plan, out, cluster.address, "--set", f"steps={budget}")
+    lost = wait_for(study, lambda: run_on(raylet), every=0.1)
+    wait_for(study, lambda: steps(lost) > 320)
     for pid in (raylet, *below(raylet)):  # all at once, as when a machine is switched off
         os.kill(pid, signal.SIGKILL)
     saved = int(max((lost / "checkpoints").glob("step_*")).stem.removeprefix("step_"))
@@ -111,14 +95,15 @@ def test_a_run_goes_where_there_is_what_its_plan_asks_for(cluster, tiny_plan, tm
     head = cluster.head_node.all_processes["raylet"][0].process.pid
     node = cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=80 * 2**20)
     raylet = node.all_processes["raylet"][0].process.pid
-    more = ("--seeds", "1", "--set", "cluster.gpus=1")
+    more = ("--set", "cluster.gpus=1")
     study = start_study(tiny_plan, tmp_path / "study", cluster.address, *more)
     seen = set()
     while study.poll() is None:  # two runs, one after the other
         assert run_on(head) is None
         seen |= {run_on(raylet)} - {None}
-        time.sleep(0.05)
+        time.sleep(0.2)
     said, _ = study.communicate()
+    cluster.remove_node(node)
     assert "2 runs done, 0 failed" in said
     assert len(seen) == 2
 
@@ -126,7 +111,7 @@ def test_a_run_goes_where_there_is_what_its_plan_asks_for(cluster, tiny_plan, tm
 @pytest.mark.slow
 def test_a_stopped_study_lets_the_clusters_runs_save(cluster, tiny_plan, tmp_path):
     out = tmp_path / "study"
-    more = ("--seeds", "1", "--jobs", "2", "--set", "steps=1000000")
+    more = ("--jobs", "2", "--set", "steps=1000000")
     study = start_study(tiny_plan, out, cluster.address, *more)  # the cluster has one core
     wait_for(study, lambda: any(steps(run) > 96 for run in (out / "runs").glob("*")))
     study.send_signal(signal.SIGINT)

@@ -4,7 +4,8 @@ import os
 import signal
 
 import pytest
-from tests.processes import rows, start, wait_for
+from benchmarks.drill_kills import differences, outcome
+from tests.processes import lines, rows, start, wait_for, wait_for_rows
 
 from mimex.cli import main
 from mimex.study.backends import LocalBackend
@@ -14,7 +15,8 @@ from mimex.study.sweep import sweep
 
 
 def command(plan, out, *more):
-    return ["study", "run", str(plan), "--out", str(out), "--jobs", "2", "--no-report", *more]
+    words = ("--jobs", "2", "--threads", "1", "--no-report", *more)
+    return ["study", "run", str(plan), "--out", str(out), *words]
 
 
 def results(study):
@@ -61,7 +63,7 @@ def test_runs_are_made_once_and_skipped_when_finished(tiny_plan, tmp_path):
 @pytest.mark.slow
 def test_a_failed_run_is_tried_twice_and_told_with_its_last_words(tiny_plan, tmp_path, capsys):
     text = tiny_plan.read_text().replace('none = { bonus = "none" }', "broken = { ppo.lr = 1e30 }")
-    tiny_plan.write_text(text.replace("steps = 320", "steps = 2_000"))
+    tiny_plan.write_text(text)
     out = tmp_path / "study"
     assert main(command(tiny_plan, out, "--seeds", "1")) == 1
     assert starts(out) == {"FrankaReach-broken-0": 2, "FrankaReach-mimex-0": 1}
@@ -73,7 +75,7 @@ def test_a_failed_run_is_tried_twice_and_told_with_its_last_words(tiny_plan, tmp
 
 def test_a_study_in_use_is_refused(tiny_plan, tmp_path, capsys):
     out = tmp_path / "study"
-    process = start(command(tiny_plan, out, "--set", "steps=1000000"))
+    process = start(command(tiny_plan, out, "--seeds", "1", "--set", "steps=1000000"))
     try:
         wait_for(process, (out / "study.json").exists)
         assert main(command(tiny_plan, out)) == 1
@@ -84,52 +86,51 @@ def test_a_study_in_use_is_refused(tiny_plan, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_study_lets_its_runs_save_and_continues(number, tiny_plan, tmp_path, capsys):
+def test_a_stopped_study_lets_its_runs_save_and_continues(tiny_plan, tmp_path):
     out = tmp_path / "study"
-    process = start(command(tiny_plan, out, "--seeds", "1", "--set", "steps=1000000"))
     runs = [out / "runs" / f"FrankaReach-{method}-0" for method in ("none", "mimex")]
-    wait_for(process, lambda: all(len(rows(run)) > 3 for run in runs))
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert "the same command continues" in said
-    assert not processes_of(out)
-    reached = [rows(run)[-1]["step"] for run in runs]
-    for run, step in zip(runs, reached, strict=True):
-        assert (run / "checkpoints" / f"step_{step:012d}.safetensors").exists()
-    steps = max(reached) + 32
-    assert main(command(tiny_plan, out, "--seeds", "1", "--set", f"steps={steps}")) == 0
-    assert [rows(run)[-1]["step"] for run in runs] == [steps, steps]
-    assert all(len({row["step"] for row in rows(run)}) == len(rows(run)) for run in runs)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = start(command(tiny_plan, out, "--seeds", "1", "--set", "steps=1000000"))
+        for run in runs:
+            wait_for_rows(process, run, lines(run) + 4)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+        assert "the same command continues" in said
+        assert not processes_of(out)
+        reached = [rows(run)[-1]["step"] for run in runs]
+        for run, step in zip(runs, reached, strict=True):
+            assert (run / "checkpoints" / f"step_{step:012d}.safetensors").exists()
+    for run, step in zip(runs, reached, strict=True):  # each step once; the warm-up has no row
+        assert [row["step"] for row in rows(run)] == list(range(64, step + 1, 32))
 
 
 @pytest.mark.slow
 def test_a_killed_study_ends_as_if_undisturbed(tiny_plan, tmp_path):
-    """Killed alone, then with all of its runs at once, as by a power cut."""
-    budget = ("--set", "steps=2400")
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    assert main(command(tiny_plan, straight, *budget)) == 0
+    """Killed alone, then with what it has not finished, as by a power cut."""
+    text = tiny_plan.read_text().replace('bonus = "none"', 'bonus = "none", steps = 320')
+    tiny_plan.write_text(text.replace("steps = 320\n", "steps = 1_920\n"))
+    killed = tmp_path / "killed"
+    short, long = (killed / "runs" / f"FrankaReach-{method}-0" for method in ("none", "mimex"))
 
-    process = start(command(tiny_plan, killed, *budget))
-    first = killed / "runs" / "FrankaReach-none-0"
-    wait_for(process, lambda: len(rows(first)) > 20)
+    process = start(command(tiny_plan, killed, "--seeds", "1"))
+    wait_for(process, lambda: lines(long) > 5)
     process.kill()
     process.communicate()
 
-    process = start(command(tiny_plan, killed, *budget))  # while its runs may still be saving
-    later = killed / "runs" / "FrankaReach-mimex-1"
-    wait_for(process, lambda: len(rows(later)) > 5)
-    finished = [run for run, (found, _) in results(killed).items() if found[-1]["step"] >= 2400]
-    assert finished
+    process = start(command(tiny_plan, killed, "--seeds", "1"))  # its runs may still be saving
+    last = short / "checkpoints" / "step_000000000320.safetensors"
+    wait_for(process, lambda: lines(long) > 20 and last.exists())
     before = starts(killed)
     process.kill()
     for pid in processes_of(killed):
         os.kill(pid, signal.SIGKILL)
     process.communicate()
+    assert rows(long)[-1]["step"] < 1_920
 
-    assert main(command(tiny_plan, killed, *budget)) == 0
-    assert {name: starts(killed)[name] for name in finished} == {
-        name: before[name] for name in finished
-    }
-    assert results(killed) == results(straight)
+    assert main(command(tiny_plan, killed, "--seeds", "1")) == 0
+    assert starts(killed) == {short.name: before[short.name], long.name: before[long.name] + 1}
+    for planned in read_plan(tiny_plan).runs("cpu", seeds=1):  # as by `mimex train` in peace
+        out = tmp_path / "straight" / planned.name
+        assert main(["train", *planned.arguments, "--out", str(out), "--threads", "1"]) == 0
+        assert differences(outcome(killed / "runs" / planned.name), outcome(out)) == []

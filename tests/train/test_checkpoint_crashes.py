@@ -9,12 +9,13 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from tests.processes import FORKS
 
 from mimex.train.checkpoint import Checkpoints, load, save
 
@@ -50,21 +51,10 @@ def test_a_full_disk_is_reported_and_harms_nothing(tmp_path):
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-RUN = """
-import importlib.util, pathlib, sys
-spec = importlib.util.spec_from_file_location("checkpoint_tests", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-getattr(module, sys.argv[2])(pathlib.Path(sys.argv[3]))
-"""
-
-
-def run_alone(name: str, folder: Path) -> None:
+def run_alone(function: Callable[[Path], None], folder: Path) -> None:
     """Runs a function of this file in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # threads do not survive a fork
-    command = [sys.executable, "-c", RUN, __file__, name, str(folder)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    with FORKS.Pool(1, torch.set_num_threads, (1,)) as pool:  # threads do not survive a fork
+        pool.apply(function, (folder,))
 
 
 def with_small_files(folder: Path) -> None:
@@ -74,7 +64,7 @@ def with_small_files(folder: Path) -> None:
 
 def test_a_write_that_the_system_cuts_short_harms_nothing(tmp_path):
     """The same without root: the kernel refuses to let any file grow beyond a megabyte."""
-    run_alone("with_small_files", tmp_path)
+    run_alone(with_small_files, tmp_path)
 
 
 def weights_of(step: int) -> torch.Tensor:
@@ -121,4 +111,4 @@ def kill_fifty_times(folder: Path) -> None:
 
 
 def test_a_kill_at_any_moment_loses_nothing_that_was_saved(tmp_path):
-    run_alone("kill_fifty_times", tmp_path)
+    run_alone(kill_fifty_times, tmp_path)

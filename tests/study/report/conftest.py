@@ -49,12 +49,13 @@ def write_run(tmp_path, write_run_to):
 
 @pytest.fixture(scope="session")
 def write_maps():
-    """Writes novelty records with one hand position each."""
+    """Writes novelty records with one hand position each, or some."""
 
     def write(folder, records, films=()):
         novelty = NoveltyMap(HandPlanes())
         for step, hand, bonus in records:
-            novelty.visit(np.array([hand]), np.array([bonus]))
+            hands = np.atleast_2d(hand)
+            novelty.visit(hands, np.full(len(hands), bonus))
             write_record(folder, step, novelty, list(films))
 
     return write

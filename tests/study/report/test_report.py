@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.study.report.unpack import unpacked
 
 from mimex.study.report import write_report
 
@@ -100,9 +101,9 @@ def test_a_thousand_runs_stay_below_15_megabytes(tmp_path, write_run, write_maps
     rng = np.random.default_rng(0)
     names = [f"{kind}/{i}" for kind in ("train", "bonus", "ppo", "time") for i in range(5)]
     metrics = {name: lambda x: x + rng.normal() for name in ["eval/success", *names]}
-    first = write_run("first", metrics=metrics, rows=1000)
-    hands = rng.uniform((0, -0.6, 0), (1.2, 0.6, 1.2), (12, 3))
-    write_maps(first, [(80 * (i + 1), hand, 1.0) for i, hand in enumerate(hands)])
+    first = write_run("first", metrics=metrics, rows=100)  # more than a page shows of so many
+    hands = rng.uniform((0, -0.6, 0), (1.2, 0.6, 1.2), (3, 4, 3))
+    write_maps(first, [(320 * (i + 1), some, 1.0) for i, some in enumerate(hands)])
     for task, length, seed in product(range(8), range(25), range(5)):
         run = {"task": f"task {task}", "seed": seed, "mimex": {"length": length}}
         folder = write_run(f"{task}-{length}-{seed}", rows=1, **run)
@@ -111,5 +112,6 @@ def test_a_thousand_runs_stay_below_15_megabytes(tmp_path, write_run, write_maps
         (folder / "metrics.jsonl").hardlink_to(first / "metrics.jsonl")
         shutil.copytree(first / "novelty", folder / "novelty", copy_function=os.link)
     written = write_report([tmp_path / "runs"], tmp_path / "report.html")
+    assert len(unpacked(data_of(written.path)["curves"][0]["metrics"]["train/0"]["x"])) < 100
     assert written.runs == 1001
     assert written.bytes < 15e6
