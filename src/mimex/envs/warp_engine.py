@@ -62,13 +62,16 @@ class WarpEngine(Engine):
         model: The compiled model that all simulations share.
         num_envs: N.
         substeps: Simulation steps per control step.
-        device: Warp's name of the device; by default the first GPU, and without one the CPU.
+        device: Warp's name of the device; by default PyTorch's GPU, which is another one in every
+            process of a run, and without one the CPU.
     """
 
     def __init__(
         self, model: mujoco.MjModel, num_envs: int, substeps: int = 1, device: str | None = None
     ) -> None:
         warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)  # not every kernel
+        if device is None and torch.cuda.is_available():
+            device = f"cuda:{torch.cuda.current_device()}"
         self._device = warp.get_device(device)
         self._torch_device = torch.device(warp.device_to_torch(self._device))
         super().__init__(model, num_envs)
