@@ -114,7 +114,7 @@ def main() -> None:
         "",
         f"![coverage over speed]({FIGURE.name}.png)",
         "",
-        "| method | steps/s | of plain PPO | by processor time | space visited, by seed | first reward |",
+        "| method | steps/s | of plain PPO | by processor time | space visited | first reward |",
         "|---|---|---|---|---|---|",
     ]
     for name, (rate, clock, processor) in speed.items():

@@ -309,3 +309,9 @@ def test_pixels_have_defaults_of_their_own():
     assert pixels.ppo.lr < oracle.ppo.lr
     assert pixels.envs < oracle.envs
     assert replace(pixels.ppo, lr=oracle.ppo.lr) == oracle.ppo
+
+
+def test_mimex_learns_faster_in_the_cpu_preset_than_in_the_paper():
+    for task in ("FrankaPick", "gym/CartPole-v1"):
+        assert preset("cpu", task=task).mimex.lr == 1e-3
+    assert preset("paper", task="FrankaPick").mimex.lr == 1e-4

@@ -17,6 +17,7 @@ from mimex.config.presets import (
     COVERS_COSTS,
     CPU,
     CPU_PIXELS,
+    MIMEX,
     PIXEL_ENVS,
     PIXEL_LRS,
     PUBLISHED_ENVS,
@@ -85,6 +86,7 @@ class PixMC(Family):
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
             "scale": COVERS_COSTS,
+            "mimex": MIMEX,
         }
 
     def kind(self, config: TrainConfig) -> str:
