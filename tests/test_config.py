@@ -8,7 +8,7 @@ import tyro
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.autoencoder import COMPACT, RELEASED, AutoencoderSize
 from mimex.bonus.masks import FeatureMask
 from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
@@ -311,7 +311,9 @@ def test_pixels_have_defaults_of_their_own():
     assert replace(pixels.ppo, lr=oracle.ppo.lr) == oracle.ppo
 
 
-def test_mimex_learns_faster_in_the_cpu_preset_than_in_the_paper():
+def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper():
     for task in ("FrankaPick", "gym/CartPole-v1"):
-        assert preset("cpu", task=task).mimex.lr == 1e-3
-    assert preset("paper", task="FrankaPick").mimex.lr == 1e-4
+        ours = preset("cpu", task=task).mimex
+        assert (ours.lr, ours.size) == (3e-3, COMPACT)
+    theirs = preset("paper", task="FrankaPick").mimex
+    assert (theirs.lr, theirs.size) == (1e-4, RELEASED)

@@ -14,7 +14,7 @@ from mimex.bonus import BONUSES
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
-    from mimex.bonus.autoencoder import LARGER, AutoencoderSize
+    from mimex.bonus.autoencoder import COMPACT, LARGER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
     from mimex.bonus.disagreement import Disagreement
     from mimex.bonus.e3b import E3B
@@ -40,6 +40,7 @@ _HOMES = {
     "WindowTracker": "mimex.data.tracker",
     "RolloutWindows": "mimex.data.windows",
     "AutoencoderSize": "mimex.bonus.autoencoder",
+    "COMPACT": "mimex.bonus.autoencoder",
     "LARGER": "mimex.bonus.autoencoder",
     "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
@@ -59,6 +60,7 @@ __all__ = [
     "IntrinsicReward",
     "masks",
     "AutoencoderSize",
+    "COMPACT",
     "LARGER",
     "BonusScale",
     "Rewards",

@@ -81,7 +81,7 @@ class PPO:
         names: dict[Tensor, str] = {p: name for name, p in self.network.named_parameters()}
         self._parameters = {names[p]: p for group in groups for p in group}
         rates = [{"params": [*groups[0], *groups[2]]}, {"params": groups[1]}]
-        self.optimizer = torch.optim.Adam(rates, settings.lr, fused=True)
+        self.optimizer = torch.optim.Adam(rates, settings.lr, eps=settings.adam_eps, fused=True)
         self.generator = Generator(self.device).manual_seed(seed)
 
     @torch.no_grad()

@@ -34,6 +34,10 @@ class PPOSettings:
     acted, and falls where it was more than twice as far."""
     target_kl: float = 0.016
     """Kullback-Leibler divergence that an adaptive rate aims at."""
+    adam_eps: float = 1e-8
+    """Epsilon of Adam: gradients well below it make small steps. A policy that is sure of its
+    discrete actions has tiny ones, and with a small epsilon noise alone moves it at the full rate.
+    """
     epochs: int = 10
     """Passes over each rollout."""
     minibatches: int = 4
