@@ -91,6 +91,7 @@ class PPOSettings:
     def __post_init__(self) -> None:
         for name in (
             "lr",
+            "adam_eps",
             "target_kl",
             "clip",
             "grad_norm",
