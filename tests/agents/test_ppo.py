@@ -53,6 +53,17 @@ def test_the_std_is_the_std_and_not_its_square():
     torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_gradients_below_adams_epsilon_make_small_steps():
+    moved = []
+    for epsilon in (1e-8, 10.0):  # gradients are at most 1 long
+        torch.manual_seed(0)
+        ppo = agent(adam_eps=epsilon, epochs=1, minibatches=1)
+        before = weights(ppo)
+        ppo.update(batch_of(ppo))
+        moved.append(float((weights(ppo) - before).abs().max()))
+    assert moved[1] < moved[0] / 9
+
+
 def test_the_same_policy_gives_actions_the_same_density_when_it_learns():
     ppo = agent(epochs=1, minibatches=1, initial_std=0.3)
     metrics = ppo.update(batch_of(ppo))
