@@ -166,14 +166,14 @@ class MaskedPrediction(Resumable):
 
     def _pieces(self, rows: Tensor | range) -> list[Rows]:
         """Rows in pieces that suit the device; the same ones on any number of threads."""
-        size = max(len(rows), 1)
+        count = 1
         if self.device.type == "cpu":  # only there small pieces pay
             fewest, most = PIECE_WINDOWS
             numbers = self.length * self.feature_dim * self.masks
-            size = min(max(PIECE_NUMBERS // numbers, fewest), most)
-        count = max(-(-len(rows) // size), 1)
-        if count > 1:
-            count += count % 2  # two threads then end together
+            count = -(-len(rows) // min(max(PIECE_NUMBERS // numbers, fewest), most))
+            if len(rows) > 2 * fewest:
+                count += count % 2  # two threads then end together
+        count = max(count, 1)
         length = max(-(-len(rows) // count), 1)
         if isinstance(rows, range):
             return [slice(piece.start, piece.stop) for piece in pieces(rows, length)]
