@@ -315,5 +315,6 @@ def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper
     for task in ("FrankaPick", "gym/CartPole-v1"):
         ours = preset("cpu", task=task).mimex
         assert (ours.lr, ours.size) == (3e-3, COMPACT)
+        assert preset("cpu", task=task).rnd.lr == 3e-3
     theirs = preset("paper", task="FrankaPick").mimex
     assert (theirs.lr, theirs.size) == (1e-4, RELEASED)

@@ -17,7 +17,6 @@ from mimex.config.presets import (
     COVERS_COSTS,
     CPU,
     CPU_PIXELS,
-    MIMEX,
     PIXEL_ENVS,
     PIXEL_LRS,
     PUBLISHED_ENVS,
@@ -26,6 +25,7 @@ from mimex.config.presets import (
     REPLAY_ENVS,
     REPLAY_PIXELS,
     REPLAY_STATE,
+    SEARCHED,
     STATE_ENVS,
 )
 from mimex.envs.reward import SHAPINGS
@@ -86,7 +86,7 @@ class PixMC(Family):
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
             "scale": COVERS_COSTS,
-            "mimex": MIMEX,
+            **SEARCHED,
         }
 
     def kind(self, config: TrainConfig) -> str:
