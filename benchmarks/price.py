@@ -32,9 +32,13 @@ RESULTS, FIGURE = HERE / "results" / "price.md", HERE / "results" / "price"
 PLAIN = "none"
 
 
-def method_of(run: str) -> str:
-    """The method in a run's name, TASK-METHOD-SEED."""
-    return run.split("-", 1)[1].rsplit("-", 1)[0]
+def labels() -> dict[str, str]:
+    """What the plan calls a method, by how it is written in the names of its runs."""
+    return {_method(run.name): run.labels["method"] for run in read_plan(PLAN).runs("cpu")}
+
+
+def _method(run: str) -> str:
+    return run.split("-", 1)[1].rsplit("-", 1)[0]  # of TASK-METHOD-SEED
 
 
 def found() -> dict[str, list[tuple[float, str]]]:
@@ -45,7 +49,7 @@ def found() -> dict[str, list[tuple[float, str]]]:
             rows = list(csv.DictReader(file))
         coverage = max(float(row["explore/coverage"] or 0) for row in rows)
         first = rows[-1].get("explore/first_reward")
-        by_method[method_of(path.stem)].append(
+        by_method[labels()[_method(path.stem)]].append(
             (coverage, f"{float(first):,.0f}" if first else "never")
         )
     return dict(by_method)
@@ -54,7 +58,7 @@ def found() -> dict[str, list[tuple[float, str]]]:
 def speeds(updates: int) -> dict[str, tuple[float, float, float]]:
     """By method: steps/s, and the share of plain PPO's by the clock and by processor time."""
     runs = read_plan(PLAN).runs("cpu", seeds=1)
-    measured = {method_of(run.name): Measured(run.config()) for run in runs}
+    measured = {run.labels["method"]: Measured(run.config()) for run in runs}
     for _ in range(updates):
         for each in measured.values():
             each.update()
@@ -82,7 +86,7 @@ def draw(speed: dict[str, tuple[float, float, float]]) -> Figure:
             dots = axes.plot([share] * len(points), points, "o", markersize=4)
             middle = sum(points) / len(points)
             axes.annotate(
-                name.replace("-", " "),
+                name,
                 (share, middle),
                 (0, 7),
                 textcoords="offset points",
@@ -122,8 +126,7 @@ def main() -> None:
         visited = ", ".join(f"{coverage:.1%}" for coverage, _ in seeds)
         first = ", ".join(step for _, step in seeds)
         lines.append(
-            f"| {name.replace('-', ' ')} | {rate:,.0f} | {clock:.0%} | {processor:.0%} "
-            f"| {visited} | {first} |"
+            f"| {name} | {rate:,.0f} | {clock:.0%} | {processor:.0%} | {visited} | {first} |"
         )
     print("\n".join(lines))
     if options.write:
