@@ -80,20 +80,22 @@ def draw(speed: dict[str, tuple[float, float, float]]) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         axes = figure.subplots()
-        for name, seeds in found().items():
+        for number, (name, seeds) in enumerate(found().items()):
             share = 100 * speed[name][1]
             points = [100 * coverage for coverage, _ in seeds]
             dots = axes.plot([share] * len(points), points, "o", markersize=4)
-            middle = sum(points) / len(points)
+            side = 1 if number % 2 else -1  # neighbours in the plan are often neighbours here
             axes.annotate(
                 name,
-                (share, middle),
-                (0, 7),
+                (share, sum(points) / len(points)),
+                (5 * side, 0),
                 textcoords="offset points",
-                ha="center",
+                ha="left" if side > 0 else "right",
+                va="center",
                 color=dots[0].get_color(),
                 fontsize=7,
             )
+        axes.margins(x=0.3, y=0.1)
         axes.axvline(85, color="grey", linewidth=0.8, linestyle=":")
         axes.set_xlabel("speed of training (% of plain PPO's)")
         axes.set_ylabel("space visited (%)")
