@@ -6,7 +6,8 @@
 
 Methods and their settings are those of the plan. They take turns, one update each, on the same
 machine; speed is a share of plain PPO's, by the clock and by processor time. Coverage is the share
-of the space before the robot that the hand has been to within the plan's steps.
+of the space before the robot that the hand has been to within the plan's steps. The dotted line is
+the speed that a default should keep, 85 %.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ def _method(run: str) -> str:
 
 def found() -> dict[str, list[tuple[float, str]]]:
     """By method, of each seed: coverage at the end, and the step of the first reward."""
-    by_method = defaultdict(list)
+    by_method, named = defaultdict(list), labels()
     for path in sorted(CURVES.glob("*.csv")):
         with path.open() as file:
             rows = list(csv.DictReader(file))
         coverage = max(float(row["explore/coverage"] or 0) for row in rows)
         first = rows[-1].get("explore/first_reward")
-        by_method[labels()[_method(path.stem)]].append(
+        by_method[named[_method(path.stem)]].append(
             (coverage, f"{float(first):,.0f}" if first else "never")
         )
     return dict(by_method)

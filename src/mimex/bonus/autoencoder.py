@@ -58,8 +58,7 @@ RELEASED = AutoencoderSize(class_token=True)
 """The released code's model."""
 
 COMPACT = AutoencoderSize(width=64, depth=2, decoder_width=32, decoder_heads=1, mlp_ratio=2.0)
-"""A third of the paper's arithmetic or less, which explored as well with a learning rate of 3e-3
-(docs/results.md): of the ``cpu`` preset with PPO."""
+"""Of the ``cpu`` preset with PPO: a quarter of the paper's cost (benchmarks/results/price.md)."""
 
 LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
 """The paper's larger decoder: width, depth and heads doubled."""

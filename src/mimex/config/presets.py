@@ -57,7 +57,7 @@ SEARCHED: Mapping[str, Any] = {
 """Bonuses of the cpu preset with PPO, by a search on games of exploration, on seeds of its own
 (benchmarks/plans/variants.toml and variants_rnd.toml). With the paper's size and rate none of three
 seeds found the end of a deep sea of 20 x 20 by MIMEx; with the paper's size and 1e-3, or with this,
-all of them, and this is three times as fast (benchmarks/results/price.md)."""
+all of them, and this costs a quarter of the time (benchmarks/results/price.md)."""
 
 STATE_ENVS, PIXEL_ENVS = 512, 64
 """Environments of the cpu preset."""
