@@ -31,7 +31,7 @@ def test_total_is_the_weighted_sum() -> None:
 
 
 def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None:
-    dense, sparse, sparser = (reward.weights("KukaPick", name) for name in reward.SHAPINGS)
+    dense, sparse, sparser = (reward.weights("KukaPick", name) for name in reward.PUBLISHED)
     assert dense["finger_distance"] == 0.04
     assert dense["thumb_distance"] == 0.08
     assert sparse == dense | {"finger_distance": 0.0, "thumb_distance": 0.0}
@@ -39,6 +39,16 @@ def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None
     assert reward.weights("FrankaPick", "dense")["lift_bonus"] == 4.0
     assert reward.weights("FrankaPick", "sparse")["lift_bonus"] == 12.0
     assert reward.weights("FrankaCabinet", "sparse")["handle_bonus"] == 3.0
+
+
+def test_goal_pays_nothing_on_the_way() -> None:
+    def paid(task: str) -> dict[str, float]:
+        return {name: weight for name, weight in reward.weights(task, "goal").items() if weight}
+
+    assert paid("FrankaPick") == {"goal_bonus": 4.0, "action_penalty": 0.01}
+    assert paid("KukaCabinet") == {"goal_bonus": 2.0, "action_penalty": 0.01}
+    held = {"open_pose_bonus": 3.0, "goal_bonus": 2.0, "action_penalty": 0.01}
+    assert paid("FrankaCabinet") == held
 
 
 @pytest.mark.parametrize("task", TASKS)

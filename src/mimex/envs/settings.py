@@ -31,7 +31,7 @@ class Settings:
     """Keyword arguments of every task; the defaults are the published benchmark's.
 
     Attributes:
-        reward: "dense", "sparse", "sparser", or a weight for each term by name.
+        reward: "dense", "sparse", "sparser", "goal", or a weight for each term by name.
         observation: "oracle" (all state), "robot" (joints only) or "pixels" (image and joints).
         image_size: Width and height of the wrist image (pixels).
         fovy: Field of view of the square wrist image (degrees); by default the published one.
