@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.curves import commands, write_csv
 from mimex.envs.experts import run as play
-from mimex.envs.reward import PUBLISHED
+from mimex.envs.reward import SHAPINGS
 from mimex.study.difficulty import difficulty_figure, final_mean, first_reward, milestone
 from mimex.study.figures import STYLE, by_task, save
 from mimex.study.groups import Group, group_runs
@@ -37,7 +37,7 @@ def by_reward(runs: Sequence[Run]) -> list[Group]:
     """
     labels = {
         run.name: reward
-        for reward in PUBLISHED
+        for reward in SHAPINGS
         for run in runs
         if (run.config.get("bonus"), run.config.get("reward")) == ("none", reward)
         and len(run.curve("eval/success")[0])

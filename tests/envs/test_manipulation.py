@@ -213,6 +213,16 @@ def test_a_curriculum_can_change_the_reward() -> None:
     assert sparse[0] == 0.0
 
 
+def test_terms_keep_their_own_weights_when_the_reward_changes() -> None:
+    env = VectorManipulation(
+        "FrankaPick", 1, reward="sparse", terms=("lift_bonus=1", "goal_bonus=0")
+    )
+    assert (env.weights["lift_bonus"], env.weights["goal_bonus"]) == (1.0, 0.0)
+    env.set_reward("dense")
+    assert env.weights["object_distance"] == 0.08
+    assert (env.weights["lift_bonus"], env.weights["goal_bonus"]) == (1.0, 0.0)
+
+
 def test_it_speaks_as_gymnasiums_own_vector_of_single_environments_does() -> None:
     chosen = {"num_envs": 3, "episode_steps": 6}
     same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}

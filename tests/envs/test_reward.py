@@ -31,7 +31,7 @@ def test_total_is_the_weighted_sum() -> None:
 
 
 def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None:
-    dense, sparse, sparser = (reward.weights("KukaPick", name) for name in reward.PUBLISHED)
+    dense, sparse, sparser = (reward.weights("KukaPick", name) for name in reward.SHAPINGS)
     assert dense["finger_distance"] == 0.04
     assert dense["thumb_distance"] == 0.08
     assert sparse == dense | {"finger_distance": 0.0, "thumb_distance": 0.0}
@@ -39,16 +39,6 @@ def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None
     assert reward.weights("FrankaPick", "dense")["lift_bonus"] == 4.0
     assert reward.weights("FrankaPick", "sparse")["lift_bonus"] == 12.0
     assert reward.weights("FrankaCabinet", "sparse")["handle_bonus"] == 3.0
-
-
-def test_goal_pays_nothing_on_the_way() -> None:
-    def paid(task: str) -> dict[str, float]:
-        return {name: weight for name, weight in reward.weights(task, "goal").items() if weight}
-
-    assert paid("FrankaPick") == {"goal_bonus": 4.0, "action_penalty": 0.01}
-    assert paid("KukaCabinet") == {"goal_bonus": 2.0, "action_penalty": 0.01}
-    held = {"open_pose_bonus": 3.0, "goal_bonus": 2.0, "action_penalty": 0.01}
-    assert paid("FrankaCabinet") == held
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -59,6 +49,17 @@ def test_every_task_punishes_large_actions(task: str) -> None:
 def test_a_mapping_weighs_what_it_names() -> None:
     chosen = reward.weights("FrankaReach", {"goal_bonus": 1})
     assert chosen == {"goal_distance": 0.0, "goal_bonus": 1.0, "action_penalty": 0.0}
+
+
+def test_single_terms_can_weigh_otherwise() -> None:
+    sparse = reward.weights("FrankaCabinet", "sparse")
+    changed = reward.reweighed("FrankaCabinet", sparse, ["handle_bonus=0", "open_bonus=1.5"])
+    assert changed == sparse | {"handle_bonus": 0.0, "open_bonus": 1.5}
+    with pytest.raises(ValueError, match="did you mean 'handle_bonus'"):
+        reward.reweighed("FrankaCabinet", sparse, ["handle_bonu=0"])
+    for change in ("handle_bonus", "handle_bonus=", "handle_bonus=nan", "handle_bonus=none"):
+        with pytest.raises(ValueError, match=f"terms has '{change}'.*'handle_bonus=0'"):
+            reward.reweighed("FrankaCabinet", sparse, [change])
 
 
 def test_a_wrong_name_gets_a_suggestion() -> None:

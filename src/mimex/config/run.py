@@ -105,7 +105,7 @@ class TrainConfig:
     agent: Annotated[str, tyro.conf.arg(metavar="{ppo,drqv2}")] = "ppo"
     """The algorithm: by default drqv2 for dmc/, and ppo for all else. drqv2 needs actions that are
     numbers."""
-    reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser,goal}")] = "sparse"
+    reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser}")] = "sparse"
     """How much the reward helps; tasks of dmc/ and gym/ have their own."""
     curriculum: tuple[str, ...] = ()
     """Rewards to train with one after the other, for example dense sparse sparser; evaluations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -257,7 +257,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
     def set_reward(self, weights: str | Mapping[str, float]) -> None:
         """Weigh the reward terms differently from the next step on, as a curriculum does."""
-        self.weights = reward.weights(self.task_name, weights)
+        self.weights = replace(self.settings, reward=weights).weights(self.task_name)
 
     def get_state(self) -> dict[str, Any]:
         """Return all that the environments need to continue bit for bit.

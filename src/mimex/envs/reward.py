@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,8 @@ Array = NDArray[np.float64]
 BONUS = 0.5
 """What a condition that is met is worth before its weight (published)."""
 
-PUBLISHED = ("dense", "sparse", "sparser")
+SHAPINGS = ("dense", "sparse", "sparser")
 """The published weightings, from the most to the least helpful."""
-
-GOAL = "goal"
-"""A weighting of our own: the goal is paid as in "sparser", and nothing on the way to it."""
-
-SHAPINGS = (*PUBLISHED, GOAL)
 
 Weights = Mapping[str, tuple[float, float, float]]
 """By term: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
@@ -31,32 +26,43 @@ Weights = Mapping[str, tuple[float, float, float]]
 ACTION_PENALTY: Weights = {"action_penalty": (0.01, 0.01, 0.01)}
 """Of every task."""
 
-PAID_AT_GOAL = ("goal_bonus", "open_pose_bonus", "action_penalty")
-"""Terms of the weighting "goal": a drawer held and pulled out is part of FrankaCabinet's goal."""
-
 
 def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
     """Return the weight of every term of a task.
 
     Args:
         task: One of the eight, for example "FrankaPick".
-        reward: "dense", "sparse", "sparser", "goal", or weights by term; terms left out weigh
-            nothing. `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
+        reward: "dense", "sparse", "sparser", or weights by term; terms left out weigh nothing.
+            `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
     """
     robot, kind = robot_and_kind(task)
     own = robot_named(robot).weights.get(kind)
     published = {**(own or task_class(kind).weights), **ACTION_PENALTY}
     if isinstance(reward, str):
-        if choose("reward", reward, SHAPINGS) == GOAL:
-            sparser = {term: published[term][-1] for term in PAID_AT_GOAL if term in published}
-            return dict.fromkeys(published, 0.0) | sparser
-        column = PUBLISHED.index(reward)
+        column = SHAPINGS.index(choose("reward", reward, SHAPINGS))
         return {term: by_shaping[column] for term, by_shaping in published.items()}
     for term, weight in reward.items():
         choose(f"a term of reward for {task}", term, tuple(published))
         if not np.isfinite(weight):
             raise ValueError(f"reward[{term!r}] is {weight}, but a weight must be finite")
     return {term: float(reward.get(term, 0.0)) for term in published}
+
+
+def reweighed(task: str, weight: Mapping[str, float], changes: Sequence[str]) -> dict[str, float]:
+    """Return the weights of a task's terms with some of them changed, given as "term=weight"."""
+    changed = dict(weight)
+    for change in changes:
+        term, _, number = change.partition("=")
+        choose(f"a term of reward for {task}", term, tuple(weight))
+        try:
+            changed[term] = float(number)
+        except ValueError:
+            changed[term] = np.nan
+        if not np.isfinite(changed[term]):
+            raise ValueError(
+                f"terms has {change!r}, but must say what a term weighs: '{term}=0', for example"
+            )
+    return changed
 
 
 def near(distance: Array, floor: float, offset: float) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mimex.envs.catalogue import TASKS, robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
-from mimex.envs.reward import SHAPINGS, weights
+from mimex.envs.reward import SHAPINGS, reweighed, weights
 
 __all__ = ["Settings", "TASKS", "OBSERVATIONS", "PUBLISHED_HZ", "robot_and_kind"]
 
@@ -31,7 +31,8 @@ class Settings:
     """Keyword arguments of every task; the defaults are the published benchmark's.
 
     Attributes:
-        reward: "dense", "sparse", "sparser", "goal", or a weight for each term by name.
+        reward: "dense", "sparse", "sparser", or a weight for each term by name.
+        terms: Weights of single terms where they differ from the reward's, as "handle_bonus=0".
         observation: "oracle" (all state), "robot" (joints only) or "pixels" (image and joints).
         image_size: Width and height of the wrist image (pixels).
         fovy: Field of view of the square wrist image (degrees); by default the published one.
@@ -55,6 +56,7 @@ class Settings:
     """
 
     reward: str | Mapping[str, float] = "sparse"
+    terms: tuple[str, ...] = ()
     observation: str = "oracle"
     image_size: int = 224
     fovy: float | None = None
@@ -100,7 +102,7 @@ class Settings:
 
     def weights(self, task: str) -> dict[str, float]:
         """Return the weight of each reward term of a task."""
-        return weights(task, self.reward)
+        return reweighed(task, weights(task, self.reward), self.terms)
 
     def substeps(self) -> int:
         """Return simulation steps per control step: as few as keep them within 1/60 s."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
 
 WORLD = (
+    "terms",
     "control_hz",
     "episode_steps",
     "success_steps",
