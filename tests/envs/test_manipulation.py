@@ -203,6 +203,14 @@ def test_spread_and_noise_scale_the_start() -> None:
     np.testing.assert_allclose(env.targets, np.tile(env.robot.home, (20, 1)))
 
 
+@pytest.mark.parametrize(("task", "centre"), [("FrankaReach", 0.55), ("KukaMove", 0.5)])
+def test_goals_can_be_moved(task: str, centre: float) -> None:
+    env = VectorManipulation(task, 4, goal_spread=0.0, goal_offset=(-0.1, 0.2, 0.05))
+    env.reset(seed=0)
+    goals = env.engine.mocap("goal")
+    np.testing.assert_allclose(goals[:, :2], np.tile((centre - 0.1, 0.2), (4, 1)), atol=1e-7)
+
+
 def test_a_curriculum_can_change_the_reward() -> None:
     env = VectorManipulation("FrankaReach", 1, reward="dense")
     env.reset(seed=0)

@@ -43,6 +43,7 @@ class Settings:
         lift: Pick and Move: the cube is lifted when its lowest corner is up ("clear"), or when
             its centre is ("centre", the published rule, which a tipped cube also meets).
         goal_spread: Factor on the range that goals are drawn from.
+        goal_offset: Reach and Move: moves that range (m, in x, y and z).
         object_spread: Factor on the range that cubes and cabinets are drawn from.
         joint_noise: Half-width of the uniform noise on the home pose (rad, m).
         expert_starts: Share of the episodes that begin along the way of the task's expert, where
@@ -66,6 +67,7 @@ class Settings:
     success_steps: int = 10
     lift: str = "clear"
     goal_spread: float = 1.0
+    goal_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     object_spread: float = 1.0
     joint_noise: float = 0.125
     expert_starts: float = 0.0

@@ -41,6 +41,7 @@ WORLD = (
     "episode_steps",
     "success_steps",
     "goal_spread",
+    "goal_offset",
     "object_spread",
     "joint_noise",
     "expert_starts",

@@ -40,8 +40,9 @@ class Move(Pick):
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw where the cube lies and where it shall go."""
         super().place(rows, unit)
+        centre = np.add(GOAL_CENTRE, self.settings.goal_offset)
         reach = self.settings.goal_spread * np.array(GOAL_RANGE)
-        self._goal[rows] = self.engine.array(GOAL_CENTRE + reach * unit[:, 2:])
+        self._goal[rows] = self.engine.array(centre + reach * unit[:, 2:])
 
     def goal_distance(self) -> Array:
         """Return the distance from the cube's centre to the goal (m), (N,)."""

@@ -47,8 +47,9 @@ class Reach(Task):
 
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
         """Draw the goal around the middle of the robot's workspace."""
+        centre = np.add(self.robot.reach_centre, self.settings.goal_offset)
         reach = self.settings.goal_spread * np.array(GOAL_RANGE)
-        self._goal[rows] = self.engine.array(self.robot.reach_centre + reach * unit)
+        self._goal[rows] = self.engine.array(centre + reach * unit)
 
     def hand(self, rows: Rows = ALL) -> Array:
         """Return the point to bring to the goal (m), (rows, 3)."""
