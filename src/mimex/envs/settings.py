@@ -16,7 +16,7 @@ __all__ = ["Settings", "TASKS", "OBSERVATIONS", "PUBLISHED_HZ", "robot_and_kind"
 
 OBSERVATIONS = ("oracle", "robot", "pixels")
 QUALITIES = ("fast", "nice")
-LIFTS = ("clear", "centre")
+LIFTS = ("clear", "centre", "held")
 ENGINES = ("cpu", "warp")
 
 PUBLISHED_HZ = 60.0
@@ -40,8 +40,9 @@ class Settings:
         control_hz: Control steps per second.
         episode_steps: Steps until truncation; by default the published length, in seconds.
         success_steps: Consecutive steps that must meet the condition to make a success.
-        lift: Pick and Move: the cube is lifted when its lowest corner is up ("clear"), or when
-            its centre is ("centre", the published rule, which a tipped cube also meets).
+        lift: Pick and Move: the cube is lifted when its lowest corner is up ("clear"), when its
+            centre is ("centre", the published rule, which a tipped cube also meets), or when it is
+            clear and between the fingers ("held", which a tossed cube does not meet).
         goal_spread: Factor on the range that goals are drawn from.
         goal_offset: Reach and Move: moves that range (m, in x, y and z).
         object_spread: Factor on the range that cubes and cabinets are drawn from.

@@ -129,6 +129,20 @@ def test_a_level_cube_is_lifted_by_the_threshold_either_way(
     np.testing.assert_array_equal(env.world.task.lifted(), [True, False])
 
 
+@pytest.mark.parametrize("task", ["FrankaPick", "FrankaMove"])
+def test_a_cube_in_the_air_is_held_only_between_the_fingers(task: str) -> None:
+    env = at_home(task, lift="held")
+    middle = middle_of_grip(env)  # each finger is 35 mm away
+    place_cube(env, 0, middle)
+    # Beside the gripper: 35 mm from one finger, 105 mm from the other.
+    fingers = env.world.task.fingers()[1]
+    place_cube(env, 1, fingers[0] + (fingers[0] - fingers[1]) / 2)
+    np.testing.assert_array_equal(env.world.task.lifted(), [True, False])
+    terms = env.world.task.evaluate().terms
+    np.testing.assert_array_equal(terms["lift_bonus"], [0.5, 0.0])
+    assert terms["goal_distance"][0] > 0 == terms["goal_distance"][1]
+
+
 @pytest.mark.parametrize(("task", "radius"), [("FrankaMove", 0.04), ("KukaMove", 0.0675)])
 def test_move(task: str, radius: float) -> None:
     env = at_home(task)

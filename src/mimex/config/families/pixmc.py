@@ -40,6 +40,7 @@ WORLD = (
     "control_hz",
     "episode_steps",
     "success_steps",
+    "lift",
     "goal_spread",
     "goal_offset",
     "object_spread",

@@ -26,7 +26,9 @@ class Pick(Task):
     `lift` says what counts as lifted. "clear": the cube's lowest corner rose by the threshold.
     "centre": its centre did (published), which a cube tipped onto an edge or a corner meets while
     it still stands on the table. Random actions met "centre" in 62 of 5,256 episodes and "clear",
-    where the cube had been knocked into the air, in 31; so "clear" is the default.
+    where the cube had been knocked into the air, in 31; so "clear" is the default. "held": it is
+    clear, and the first and the last finger are both within an edge's length of its centre: an
+    agent that is paid for nothing but lifts learns to toss the cube otherwise.
     """
 
     draws = 2
@@ -71,11 +73,15 @@ class Pick(Task):
     def lifted(self) -> Mask:
         """Return whether the cube is lifted, by the chosen meaning of the word, (N,)."""
         rise = self._pose[:, 2] - self.memory["start_height"]
-        if self.settings.lift == "clear":
+        if self.settings.lift != "centre":
             # The lowest corner lies under the centre by half the edge times the sum of the
             # vertical parts of the cube's three axes; lying flat, that sum is 1.
             rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
-        return rise > self.robot.cube_lift
+        up: Mask = rise > self.robot.cube_lift
+        if self.settings.lift == "held":
+            apart = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
+            up &= (apart[:, 0] <= 2 * self.half) & (apart[:, -1] <= 2 * self.half)
+        return up
 
     def goal_distance(self) -> Array:
         """Return how far the cube is from where it should be (m), (N,)."""
