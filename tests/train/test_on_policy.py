@@ -16,9 +16,8 @@ from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.contracts import Step
 from mimex.data.rollout import Rollout
-from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty
 from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 

@@ -24,15 +24,14 @@ from mimex.data.replay import ReplayBuffer
 from mimex.nn import processes
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.clock import Clock
+from mimex.train.coverage import FIRST_STATES
 from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
 from mimex.train.folder import RunFolder
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty, observes_numbers
 from mimex.train.off_policy import PICTURES_EVERY, OffPolicyAgent
 from mimex.train.on_policy import OnPolicyAgent
-from mimex.train.planes import FIRST_STATES
 
 Which = Literal["latest", "best"]
 
