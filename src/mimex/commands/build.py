@@ -11,10 +11,16 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Generator
 
+from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
-from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
+from mimex.agents.encoders import (
+    ConvolutionalEncoder,
+    Encoder,
+    FrozenEncoder,
+    ObservationReader,
+    VectorEncoder,
+)
 from mimex.agents.ppo import PPO
-from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
+from mimex.agents.returns import make_batch
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
