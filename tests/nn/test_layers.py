@@ -3,7 +3,7 @@ import math
 import torch
 from torch import nn
 
-from mimex.nn.layers import mlp, squared_error
+from mimex.nn.layers import mlp
 
 
 def test_widths_activations_and_gains():
@@ -13,16 +13,3 @@ def test_widths_activations_and_gains():
     assert torch.allclose(middle @ middle.t(), 2 * torch.eye(8), atol=1e-5)
     assert torch.allclose(last @ last.t(), 1e-4 * torch.eye(2), atol=1e-7)
     assert (network[0].bias == 0).all()
-
-
-def test_squared_error_and_its_gradient_equal_autograd():
-    torch.manual_seed(0)
-    x, weight, bias = (
-        torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((7, 3), (5, 3), (5,))
-    )
-    features, rows = torch.randn(11, 5, dtype=torch.float64), torch.randint(0, 11, (7,))
-    plain = (x @ weight.t() + bias - features[rows]).square().mean(1)
-    assert torch.allclose(squared_error(x, weight, bias, features, rows), plain)
-    assert torch.autograd.gradcheck(
-        lambda *args: squared_error(*args, features, rows), (x, weight, bias)
-    )
