@@ -18,7 +18,7 @@ from mimex.agents.returns import Batch, ReturnScale, explained_variance, standar
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn import processes
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
 

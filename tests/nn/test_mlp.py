@@ -3,7 +3,7 @@ import math
 import torch
 from torch import nn
 
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 
 
 def test_widths_activations_and_gains():
