@@ -48,7 +48,7 @@ def test_codes_never_seen_score_ten_times_those_seen(make, integers):
     bonus = make(CODES, normalise=True) if integers else make(CODES)
     if bonus.length == 1:
         bonus = make(CODES, length=5)
-    for _ in range(80):
+    for _ in range(60):
         bonus.learn(walk(rng, 64, integers=integers))
     seen, unseen = (bonus.reward(walk(rng, 500, far=far)).mean() for far in (False, True))
     assert float(unseen) > 10 * float(seen) > 0

@@ -27,7 +27,7 @@ def command(agent, task, bonus, run):
     frames = ROUND * (REPEAT if task.startswith("dmc/") else 1)
     return [
         *("train", task, "--agent", agent, "--bonus", bonus, "--out", str(run), "--threads", "1"),
-        *("--steps", str(8 * frames), "--eval.every", str(4 * frames), "--eval.episodes", "2"),
+        *("--steps", str(6 * frames), "--eval.every", str(3 * frames), "--eval.episodes", "2"),
         *("--track.checkpoint-every", str(2 * frames), "--off-policy.report-every", str(frames)),
         *TASKS[task],
         *AGENTS[agent],
