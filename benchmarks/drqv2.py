@@ -30,9 +30,10 @@ from benchmarks.bonus import high_water
 from benchmarks.machine import describe
 from benchmarks.plain_drqv2 import PlainDrQv2, PlainReplay
 from mimex import ICM, RND, MIMEx, Window, use_workers
+from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
-from mimex.agents.spaces import ActionWriter, ObservationReader
+from mimex.agents.encoders import ObservationReader
 from mimex.bonus.base import IntrinsicReward
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import available_cores, keep_memory

@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from mimex.agents.batch import Batch
-from mimex.agents.encoders import VectorEncoder
+from mimex.agents.actions import ActionWriter
+from mimex.agents.encoders import ObservationReader, VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.agents.spaces import ActionWriter, ObservationReader
+from mimex.agents.returns import Batch
 from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset

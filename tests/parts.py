@@ -3,7 +3,8 @@
 import numpy as np
 from gymnasium import spaces
 
-from mimex.agents.spaces import ActionWriter, ObservationReader
+from mimex.agents.actions import ActionWriter
+from mimex.agents.encoders import ObservationReader
 
 
 def reader(*shape):

@@ -5,11 +5,11 @@ import torch
 from tests.parts import actions, reader
 from torch.distributions import Normal
 
-from mimex.agents.batch import Batch
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.returns import Batch
 from mimex.nn.parallel import use_workers
 
 SCALE_FREE = {"normalise_values": True, "separate_clips": True}

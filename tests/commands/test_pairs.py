@@ -8,9 +8,10 @@ from tests.processes import rows, start, wait_for_rows
 
 from mimex.cli import main
 
+REPEAT = 20  # of an action on dmc/: episodes of 50 steps
 TASKS = {
     "FrankaReach": ("--world.episode-steps", "13"),
-    "dmc/cartpole_swingup": ("--suite.action-repeat", "50"),
+    "dmc/cartpole_swingup": ("--suite.action-repeat", str(REPEAT)),
     "gym/Pendulum-v1": ("--gym.episode-steps", "13"),
 }
 AGENTS = {
@@ -23,10 +24,10 @@ ROUND = 32  # steps from one row of metrics to the next
 
 
 def command(agent, task, bonus, run):
-    frames = ROUND * (50 if task.startswith("dmc/") else 1)
+    frames = ROUND * (REPEAT if task.startswith("dmc/") else 1)
     return [
         *("train", task, "--agent", agent, "--bonus", bonus, "--out", str(run), "--threads", "1"),
-        *("--steps", str(8 * frames), "--eval.every", str(4 * frames), "--eval.episodes", "2"),
+        *("--steps", str(6 * frames), "--eval.every", str(3 * frames), "--eval.episodes", "2"),
         *("--track.checkpoint-every", str(2 * frames), "--off-policy.report-every", str(frames)),
         *TASKS[task],
         *AGENTS[agent],

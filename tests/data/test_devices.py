@@ -3,8 +3,8 @@
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mimex.agents.returns import gae
 from mimex.data.replay import ReplayBuffer
-from mimex.data.returns import gae
 from mimex.data.rollout import Rollout
 from mimex.data.tracker import WindowTracker
 from mimex.data.windows import RolloutWindows

@@ -186,3 +186,14 @@ def test_bad_input_is_refused_and_changes_nothing():
         RolloutWindows(2, 2, ends_at="end")
     with pytest.raises(ValueError, match="expected"):
         RolloutWindows(4, 2).load_state_dict(before)
+
+
+def test_the_windows_with_the_greatest_scores_are_full_ones():
+    index = RolloutWindows(3, 2).build(torch.randn(6, 2, 4), torch.zeros(6, 2, dtype=torch.bool))
+    scores = torch.arange(12.0).view(6, 2)
+    scores[0, 0] = 100.0  # its window is padded
+    chosen = index.greatest(scores, 4)
+    torch.testing.assert_close(chosen.features, index[torch.tensor([11, 10, 9, 8])].features)
+    assert chosen.valid.all()
+    short = RolloutWindows(3, 2).build(torch.randn(1, 2, 4), torch.zeros(1, 2, dtype=torch.bool))
+    assert len(short.greatest(torch.ones(1, 2), 4)) == 0

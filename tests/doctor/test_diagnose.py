@@ -1,6 +1,7 @@
 """Single findings of the doctor; the table of set-ups and checks is in test_table.py."""
 
 from copy import deepcopy
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -13,8 +14,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, Window, WindowTracker
 from mimex.doctor import diagnose
-from mimex.doctor.novelty import NOVELTY
-from mimex.doctor.update import REACHES, RIGHT_STEP, SHARE
+from mimex.doctor.evidence import gather
+from mimex.doctor.novelty import NOVELTY, check_novelty
+from mimex.doctor.update import REACHES, RIGHT_STEP, SHARE, check_share
 from mimex.doctor.windows import ACTIONS, ENDS, INSIDE
 from mimex.interop.sb3 import BonusVecEnv
 from mimex.interop.vector import wrap_vector
@@ -139,7 +141,8 @@ class Fading(RND):
 
 @pytest.mark.parametrize("kind", [MIMEx, RND, Fading])
 def test_contrast_is_measured_on_the_users_own_data(kind):
-    found = next(c for c in diagnose(own(lambda: kind(normalise=True))) if c.name == NOVELTY)
+    setup = own(lambda: kind(normalise=True))
+    found = check_novelty(partial(gymnasium.make, "CartPole-v1"), gather(setup()))
     assert found.status == ("warn" if kind is Fading else "pass")
     assert "on your own data" in found.finding
     assert ("contrast, is 1" in found.finding) == (kind is Fading)
@@ -147,9 +150,9 @@ def test_contrast_is_measured_on_the_users_own_data(kind):
 
 
 def test_rewards_of_very_different_size_are_warned_about():
-    assert statuses(diagnose(own(RND, beta=1e-4)))[SHARE] == "warn"
-    assert statuses(diagnose(own(RND, beta=1e6)))[SHARE] == "warn"
-    assert statuses(diagnose(own(MIMEx, beta=BonusScale(0.5))))[SHARE] == "pass"
+    found = [check_share(gather(own(RND, beta=beta)())) for beta in (1e-4, 1e6)]
+    assert [(check.name, check.status) for check in found] == [(SHARE, "warn")] * 2
+    assert check_share(gather(own(MIMEx, beta=BonusScale(0.5))())).status == "pass"
 
 
 def test_normalised_observations_make_the_window_checks_skip():

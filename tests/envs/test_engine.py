@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from mimex.envs.arrays import to_numpy
-from mimex.envs.cpu_engine import CpuEngine
-from mimex.envs.engine import Engine
+from mimex.envs.engine import CpuEngine, Engine
 
 # A 2 kg ball that rests on the floor, and a servo that turns a light rod.
 XML = """

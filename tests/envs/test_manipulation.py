@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from mimex.envs.cpu_engine import CpuEngine
+from mimex.envs.engine import CpuEngine
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.robots.franka import FRANKA
 

@@ -57,4 +57,4 @@ def test_stable_baselines_ppo_runs_saves_and_loads(tmp_path):
 
 @pytest.mark.slow
 def test_stable_baselines_ppo_learns_the_sparse_task_with_the_bonus(tmp_path):
-    assert example("sb3_ppo").main(steps=60_000, folder=str(tmp_path)) > 0.6
+    assert example("sb3_ppo").main(steps=30_000, folder=str(tmp_path)) > 0.5

@@ -7,16 +7,16 @@ from tests.parts import actions, reader
 from tests.processes import assert_equal, together
 
 import mimex
-from mimex.agents.batch import Batch
-from mimex.agents.encoders import Normaliser, VectorEncoder
+from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.returns import Batch
 from mimex.bonus.masks import LastMask
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Step
 from mimex.nn import processes
 from mimex.nn.processes import Place
-from mimex.nn.running import RunningMeanStd
+from mimex.nn.running import Normaliser, RunningMeanStd
 from mimex.train.episodes import Episodes
 from mimex.types import Window
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from mimex import RND, MIMEx, RolloutWindows, Window
-from mimex.train.films import NUMBERS, WINDOWS, films, most_novel
+from mimex import RND, MIMEx, Window
+from mimex.train.films import NUMBERS, WINDOWS, films
 
 
 def windows(count=9, numbers=3):
@@ -49,14 +49,3 @@ def test_of_many_numbers_those_that_differ_most_are_kept():
 
 def test_a_bonus_that_fills_in_nothing_has_no_film():
     assert films(RND(3, seed=1), {"first": windows()}) == []
-
-
-def test_the_most_novel_windows_are_full_ones():
-    index = RolloutWindows(3, 2).build(torch.randn(6, 2, 4), torch.zeros(6, 2, dtype=torch.bool))
-    bonus = torch.arange(12.0).view(6, 2)
-    bonus[0, 0] = 100.0  # its window is padded
-    chosen = most_novel(index, bonus)
-    torch.testing.assert_close(chosen.features, index[torch.tensor([11, 10, 9, 8])].features)
-    assert chosen.valid.all()
-    short = RolloutWindows(3, 2).build(torch.randn(1, 2, 4), torch.zeros(1, 2, dtype=torch.bool))
-    assert len(most_novel(short, torch.ones(1, 2))) == 0

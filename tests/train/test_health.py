@@ -12,10 +12,9 @@ from mimex import BonusScale, NoBonus
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
 from mimex.train.health import RECENT, Health, diagnosis, health_after
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 
 WELL = {

@@ -10,9 +10,8 @@ from tests.processes import assert_equal, together
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.contracts import Scored, Step
 from mimex.nn import processes
-from mimex.train.coverage import Coverage
+from mimex.train.coverage import FIRST_STATES, Coverage, HandPlanes, PrincipalPlane
 from mimex.train.novelty import Novelty, NoveltyMap, read_records, remove_after, write_record
-from mimex.train.planes import FIRST_STATES, HandPlanes, PrincipalPlane
 
 HANDS = np.array([[0.51, 0.01, 0.51], [0.52, 0.02, 0.93], [0.01, -0.59, 0.01], [9.0, 0.0, 0.5]])
 

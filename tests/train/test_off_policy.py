@@ -11,9 +11,8 @@ from mimex.bonus.base import ConstantBonus
 from mimex.data.replay import ReplayBuffer
 from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
-from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty, read_records
 from mimex.train.off_policy import Means, OffPolicyAgent, OffPolicySettings
 from mimex.types import Window

@@ -10,15 +10,14 @@ from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, NoBonus, Rewards
-from mimex.agents.batch import make_batch
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO
 from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.returns import make_batch
 from mimex.contracts import Step
 from mimex.data.rollout import Rollout
-from mimex.train.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty
 from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 

@@ -17,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2_networks import EDGE, Actor, Critic, Encoded, InputEncoder, noisy
 from mimex.agents.drqv2_settings import DrQv2Settings
+from mimex.agents.encoders import ObservationReader
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.parallel import cuts, in_order, summed

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from mimex.agents.drqv2_settings import DrQv2Settings
-from mimex.agents.spaces import IMAGE, VECTOR, ObservationReader
+from mimex.agents.encoders import IMAGE, VECTOR, ObservationReader
 from mimex.data.rollout import Stored
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 from mimex.nn.pixels import PixelEncoder, shift
 
 EDGE = 1e-6

@@ -1,27 +1,31 @@
 """From observations to what a policy takes: by their kind, and in three steps.
 
-``read`` turns what the environment gave into what a rollout keeps, ``embed`` into what the bonus
-sees, ``join`` into the input of actor and critic. A frozen network works in ``read``, so that
-rollouts keep its features instead of images; a network that learns works in ``embed``, and so do
-statistics that move on: what is kept can always be encoded anew.
+``read`` turns what the environment gave into what a rollout keeps, after ``ObservationReader`` has
+sorted it into a picture and a vector; ``embed`` into what the bonus sees, ``join`` into the input
+of actor and critic. A frozen network works in ``read``, so that rollouts keep its features instead
+of images; a network that learns works in ``embed``, and so do statistics that move on: what is kept
+can always be encoded anew.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
-from mimex.agents.spaces import IMAGE, VECTOR, ObservationReader
 from mimex.data.rollout import Layout, Stored
-from mimex.nn import processes
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
-from mimex.nn.running import RunningMeanStd
+from mimex.nn.running import Normaliser
 from mimex.nn.vit import ViT
+
+IMAGE, VECTOR = "image", "vector"
+"""The parts of what is kept of an observation."""
 
 PROJECTION = 128
 """Numbers that the policy takes of a picture, and of the joints beside it (MVP)."""
@@ -30,59 +34,113 @@ VIT_CHUNK = 8
 """Pictures that go through the ViT on one thread at once."""
 
 
-class Normaliser:
-    """Normalises vectors by statistics that stand still until ``sync`` takes in what was seen.
+class ObservationReader:
+    """Sorts the parts of any observation into one picture and one vector.
 
-    Within a rollout one observation is therefore one vector, whenever it was met. Codes of discrete
-    values stay as they are: the deviation of a code is that of how often it was met, so that a
-    policy would change with its own habits. On the deep sea one that had found the treasure in
-    every episode lost it so, and keeps it with codes as they are (seed 0, count bonus).
+    Boxes of bytes with three dimensions are pictures; all else is flattened, discrete parts as
+    one-hot codes, and parts of a Dict follow each other by name.
 
     Attributes:
-        follow: Whether ``sync`` does so; otherwise numbers are only cut off.
-        clip: Where numbers are cut off, in standard deviations.
+        image: Shape ``(C, H, W)`` of the picture, or None.
+        vector: Numbers of the vector; 0 where there is nothing but a picture.
+        codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
 
     Args:
-        size: Numbers a vector.
-        device: Where vectors are.
-        codes: ``(size,)``, which of them are codes; none when left out.
+        space: Of a single observation.
+        device: Where tensors shall be.
     """
 
-    def __init__(
-        self, size: int, device: torch.device | str = "cpu", codes: Tensor | None = None
-    ) -> None:
-        self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
-        self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
-        self._seen = RunningMeanStd((size,), device=device)
-        self._new = RunningMeanStd((size,), device=device)  # since the processes last met
-        self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
+    def __init__(self, space: spaces.Space[Any], device: torch.device | str = "cpu") -> None:
+        self.space, self.device = space, torch.device(device)
+        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        images = [name for name, part in parts.items() if _is_image(part)]
+        if len(images) > 1:
+            raise ValueError(
+                f"the observation has {len(images)} pictures ({', '.join(images)}), but one is "
+                "what agents take: leave the others out with gymnasium's FilterObservation"
+            )
+        self._image = images[0] if images else None
+        self.image: tuple[int, int, int] | None = None
+        self._channels_last = False
+        if self._image is not None:
+            shape = parts[self._image].shape
+            assert shape is not None
+            self._channels_last = shape[2] < shape[0]
+            height, width, depth = shape if self._channels_last else (*shape[1:], shape[0])
+            self.image = (depth, height, width)
+        self._vectors = {name: part for name, part in parts.items() if name != self._image}
+        widths = {name: _width(name, part) for name, part in self._vectors.items()}
+        self.vector = sum(widths.values())
+        discrete = [not isinstance(part, spaces.Box) for part in self._vectors.values()]
+        self.codes = torch.tensor(discrete, dtype=torch.bool, device=self.device).repeat_interleave(
+            torch.tensor(list(widths.values()), dtype=torch.long, device=self.device)
+        )
 
-    def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors ``(..., size)`` with mean 0 and deviation 1, clipped."""
-        return ((vectors - self._mean) * self._scale).clamp_(-self.clip, self.clip)
+    @property
+    def square_image(self) -> tuple[int, int]:
+        """Depth and side of the picture; an error if it is no square, as convolutions need."""
+        assert self.image is not None
+        depth, height, width = self.image
+        if height != width:
+            raise ValueError(
+                f"pictures of {height} x {width} pixels; agents take square ones: resize them "
+                "with gymnasium's ResizeObservation"
+            )
+        return depth, height
 
-    def watch(self, vectors: Tensor) -> None:
-        """Takes vectors ``(n, size)`` into the statistics, to be used after ``sync``."""
-        (self._seen if processes.size() == 1 else self._new).update(vectors)
+    @property
+    def layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """What is kept of an observation."""
+        found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+        if self.image is not None:
+            found[IMAGE] = (self.image, torch.uint8)
+        return found | {VECTOR: ((self.vector,), torch.float32)}
 
-    def sync(self) -> None:
-        """Uses the statistics of all that was watched, in all processes, from now on."""
-        if processes.size() > 1 and self._mean.numel():
-            self._seen.absorb(self._new)
-            self._new = RunningMeanStd(self._new.shape, self._mean.device)
-        if self.follow and self._seen.count:
-            self._mean = self._seen.mean.float().masked_fill(self._codes, 0.0)
-            self._scale = (1 / self._seen.std).float().masked_fill(self._codes, 1.0)
+    def __call__(self, observation: Any) -> Stored:
+        """A batch of observations as the environments gave it, as tensors on the device."""
+        parts = observation if isinstance(self.space, spaces.Dict) else {"": observation}
+        found: Stored = {}
+        if self._image is not None:
+            image = torch.as_tensor(parts[self._image], device=self.device)
+            found[IMAGE] = image.movedim(-1, 1) if self._channels_last else image
+        columns = [self._column(part, parts[name]) for name, part in self._vectors.items()]
+        if len(columns) == 1:
+            found[VECTOR] = columns[0]
+        else:
+            size = len(next(iter(parts.values())))
+            found[VECTOR] = torch.cat([torch.zeros(size, 0, device=self.device), *columns], dim=1)
+        return found
 
-    def state_dict(self) -> dict[str, Any]:
-        """The statistics, those in use and those seen."""
-        return {"seen": self._seen.state_dict(), "mean": self._mean, "scale": self._scale}
+    def _column(self, space: spaces.Space[Any], values: Any) -> Tensor:
+        if isinstance(space, spaces.Discrete):
+            codes = torch.as_tensor(values, device=self.device).long() - int(space.start)
+            return torch.nn.functional.one_hot(codes, int(space.n)).float()
+        if isinstance(space, spaces.MultiDiscrete):
+            codes = torch.as_tensor(values - space.start, device=self.device).long()
+            columns = zip(codes.flatten(1).T, space.nvec.flatten().tolist(), strict=True)
+            return torch.cat(
+                [torch.nn.functional.one_hot(*column) for column in columns], 1
+            ).float()
+        vectors: Tensor = torch.as_tensor(values, dtype=torch.float32, device=self.device)
+        return vectors if vectors.ndim == 2 else vectors.reshape(len(vectors), -1)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
-        self._seen.load_state_dict(state["seen"])
-        self._mean = state["mean"].to(self._mean.device, copy=True)
-        self._scale = state["scale"].to(self._scale.device, copy=True)
+
+def _is_image(space: spaces.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def _width(name: str, space: spaces.Space[Any]) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return math.prod(space.shape)
+    of = f"{name!r} of the observation" if name else "the observation"
+    raise ValueError(
+        f"{of} is {space}, but agents take Box, Discrete, MultiDiscrete, MultiBinary, or a Dict: "
+        "flatten it with gymnasium's FlattenObservation"
+    )
 
 
 class Encoder(nn.Module, ABC):

@@ -10,17 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.batch import Batch
-from mimex.agents.distributions import distribution_for
+from mimex.agents.actions import ActionWriter, distribution_for
 from mimex.agents.encoders import Encoder
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.ppo_settings import ACTIVATIONS, PPOSettings
-from mimex.agents.return_scale import ReturnScale, explained_variance, standardised
-from mimex.agents.spaces import ActionWriter
+from mimex.agents.returns import Batch, ReturnScale, explained_variance, standardised
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn import processes
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
 

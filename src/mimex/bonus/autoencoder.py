@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mimex.nn.layers import squared_error
-from mimex.nn.transformer import Block, key_bias_of, run, sinusoidal_positions
+from mimex.nn.transformer import Block, key_bias_of, run, sinusoidal_positions, squared_error
 
 DEEPEST = 100
 """Blocks of encoder or decoder: more, made one by one, would take for ever instead of failing."""

@@ -12,7 +12,7 @@ from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.icm import InverseDynamics
-from mimex.bonus.inputs import check_finite
+from mimex.bonus.inputs import check_finite, unchanged_if_refused
 from mimex.bonus.state import Shared, require_same
-from mimex.data.checks import unchanged_if_refused
 from mimex.types import Window
 
 

@@ -14,7 +14,7 @@ from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
 from mimex.nn import processes
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 from mimex.types import Window
 
 

@@ -1,8 +1,13 @@
-"""From a window to what a network takes: checks, encoder, one-hot codes."""
+"""From a window to what a network takes: checks, encoder, one-hot codes.
+
+What is refused changes nothing (``unchanged_if_refused``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +16,10 @@ from mimex.types import Window
 
 Encoder = Callable[[Tensor], Tensor]
 """Maps raw observations ``(B, ...)`` to features ``(B, D)``; called without gradient."""
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Method = Callable[Concatenate[Any, Arguments], Result]
 
 
 def read_features(
@@ -142,3 +151,37 @@ def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tens
             f"{size_name} - 1 = {size - 1}."
         )
     return nn.functional.one_hot(codes.long(), size).float()
+
+
+def unchanged_if_refused(
+    *parts: str,
+) -> Callable[[Method[Arguments, Result]], Method[Arguments, Result]]:
+    """A method that raises leaves its object, and these parts of it, with what they had.
+
+    For what is set anew, and for what lists and dicts hold; weights that change in place are the
+    method's own affair.
+    """
+
+    def decorate(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
+        @wraps(method)
+        def guarded(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            held = [
+                (vars(one), {name: _copied(value) for name, value in vars(one).items()})
+                for one in (self, *(getattr(self, part) for part in parts))
+                if hasattr(one, "__dict__")
+            ]
+            try:
+                return method(self, *args, **kwargs)
+            except BaseException:
+                for now, before in held:
+                    now.clear()
+                    now.update(before)
+                raise
+
+        return guarded
+
+    return decorate
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if type(value) in (list, dict) else value

@@ -19,9 +19,9 @@ from mimex.bonus.inputs import (
     read_actions,
     read_features,
     tell_codes,
+    unchanged_if_refused,
 )
 from mimex.bonus.state import Resumable
-from mimex.data.checks import unchanged_if_refused
 from mimex.nn import processes
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics, Window

@@ -12,7 +12,7 @@ from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
 from mimex.bonus.surprise import surprise
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 
 
 class PseudoCount(MaskedPrediction):

@@ -11,7 +11,7 @@ from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import AllMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
-from mimex.nn.layers import mlp
+from mimex.nn.mlp import mlp
 
 
 class RND(MaskedPrediction):

@@ -11,10 +11,16 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Generator
 
+from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
-from mimex.agents.encoders import ConvolutionalEncoder, Encoder, FrozenEncoder, VectorEncoder
+from mimex.agents.encoders import (
+    ConvolutionalEncoder,
+    Encoder,
+    FrozenEncoder,
+    ObservationReader,
+    VectorEncoder,
+)
 from mimex.agents.ppo import PPO
-from mimex.agents.spaces import ActionWriter, ObservationReader
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
@@ -24,15 +30,14 @@ from mimex.data.replay import ReplayBuffer
 from mimex.nn import processes
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.clock import Clock
+from mimex.train.coverage import FIRST_STATES
 from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
 from mimex.train.folder import RunFolder
-from mimex.train.loop import Training
+from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty, observes_numbers
 from mimex.train.off_policy import PICTURES_EVERY, OffPolicyAgent
 from mimex.train.on_policy import OnPolicyAgent
-from mimex.train.planes import FIRST_STATES
 
 Which = Literal["latest", "best"]
 

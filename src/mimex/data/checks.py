@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-Method = Callable[Concatenate[Any, Arguments], Result]
 
 
 def require_positive(**values: int) -> None:
@@ -65,37 +60,3 @@ def read_state(
             f"{kind or 'numbers'} of {tuple(shape)}."
         )
     return value.clone()
-
-
-def unchanged_if_refused(
-    *parts: str,
-) -> Callable[[Method[Arguments, Result]], Method[Arguments, Result]]:
-    """A method that raises leaves its object, and these parts of it, with what they had.
-
-    For what is set anew, and for what lists and dicts hold; weights that change in place are the
-    method's own affair.
-    """
-
-    def decorate(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
-        @wraps(method)
-        def guarded(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            held = [
-                (vars(one), {name: _copied(value) for name, value in vars(one).items()})
-                for one in (self, *(getattr(self, part) for part in parts))
-                if hasattr(one, "__dict__")
-            ]
-            try:
-                return method(self, *args, **kwargs)
-            except BaseException:
-                for now, before in held:
-                    now.clear()
-                    now.update(before)
-                raise
-
-        return guarded
-
-    return decorate
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict) else value

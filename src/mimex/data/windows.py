@@ -67,6 +67,12 @@ class WindowIndex:
         actions = None if self.actions is None else sum_between(self.actions[path], known)
         return Window(self.bank[rows], known[..., -1], actions)
 
+    def greatest(self, scores: Tensor, count: int) -> Window:
+        """Of the windows without padding those with the greatest scores, given for all steps."""
+        full = (self.rows != PADDING).all(dim=1)
+        ranked = scores.flatten().masked_fill(~full, -torch.inf)
+        return self[ranked.topk(min(count, int(full.sum()))).indices]
+
 
 class RolloutWindows:
     """Windows of every step of on-policy rollouts, carried over from one to the next.

@@ -13,22 +13,19 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from mimex.envs import reward
+from mimex.envs import reward, vector_step
 from mimex.envs.arrays import copied, namespace, overwrite, rows_of, to_numpy
 from mimex.envs.engine import Array
-from mimex.envs.guards import UnstableRecorder, checked_actions
 from mimex.envs.nearest import choose
-from mimex.envs.observation import Observation
 from mimex.envs.seeding import generator_states, generators, restored_generators
 from mimex.envs.settings import TASKS, Settings
-from mimex.envs.vector_info import laid_out, with_ended, write_rows
+from mimex.envs.vector_step import Info, Observation, UnstableRecorder
 from mimex.envs.world import World
 
 if TYPE_CHECKING:
     from mimex.envs.experts.starts import Starts
 
 Mask = NDArray[np.bool_]
-Info = dict[str, Any]
 
 ACTION_GAIN = 7.5  # target moves by speed * action * this per second (1/s, published)
 TOUCH_LIMIT = 1.0  # N: more contact force on an arm link ends the episode (published)
@@ -139,24 +136,24 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         """Advance every environment by one control step; begin a new episode where one ended."""
         moved = self.step_on_device(actions)
         observation, rewards, terminated, truncated, info = (to_numpy(part) for part in moved)
-        info = laid_out(info, terminated | truncated)
+        info = vector_step.laid_out(info, terminated | truncated)
         return observation, rewards, terminated, truncated, info
 
     def step_on_device(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
         """Do what `step` does in the engine's own arrays: with engine="warp" tensors on its device.
 
-        Nothing writes to them later. `vector_info.with_ended` says what `info` holds of ended
+        Nothing writes to them later. `vector_step.with_ended` says what `info` holds of ended
         episodes; it has no masks. Pictures are NumPy's with any engine: OpenGL draws them.
         """
         observation, rewards, terminated, truncated, info = self.advance(actions)
         ended = terminated | truncated
         if ended.any() and self._autoreset_mode is AutoresetMode.SAME_STEP:
             rows = rows_of(ended)
-            info = with_ended(info, observation, rows)
+            info = vector_step.with_ended(info, observation, rows)
             self._begin(rows)
             if self.settings.expert_starts:
                 self._skip_ahead(rows)
-            write_rows(observation, rows, self.world.observe(rows))
+            vector_step.write_rows(observation, rows, self.world.observe(rows))
         return observation, rewards, terminated, truncated, info
 
     def advance(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
@@ -166,7 +163,8 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         `reset` with `options["reset_mask"]` begins new episodes.
         """
         given = self.engine.array(actions)
-        actions = checked_actions(given, tuple(self.targets.shape), self._steps).clip(-1.0, 1.0)
+        checked = vector_step.checked_actions(given, tuple(self.targets.shape), self._steps)
+        actions = checked.clip(-1.0, 1.0)
         self.targets += self._gain * actions
         namespace(given).clip(self.targets, *self.world.joints.limits, out=self.targets)
         unstable = self.engine.step(self.world.within_speed(self.targets))

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from mimex.envs.manipulation import VectorManipulation
-from mimex.envs.observation import Observation
+from mimex.envs.vector_step import Observation
 
 
 class Manipulation(gymnasium.Env[Any, NDArray[np.float32]]):

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mimex.envs.seeding import generator_states, generators, restored_generators
-from mimex.envs.vector_info import laid_out, with_ended, with_masks
+from mimex.envs.vector_step import laid_out, with_ended, with_masks
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""What exists: a robot, a task's objects, their simulations, and the cameras that look at them."""
+"""What exists, and what an agent sees of it: robot, objects, their simulations, and cameras."""
 
 from __future__ import annotations
 
@@ -10,15 +10,33 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mimex.envs import scene
+from mimex.envs.arrays import side_by_side
 from mimex.envs.camera import Camera, Picture
 from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
-from mimex.envs.cpu_engine import CpuEngine
-from mimex.envs.engine import ALL, Array, Engine, Rows
-from mimex.envs.observation import Observation, Proprioception, observation_space, state_vector
+from mimex.envs.engine import ALL, Array, CpuEngine, Engine, Rows
+from mimex.envs.robots.base import Robot
 from mimex.envs.settings import Settings
+from mimex.envs.vector_step import Observation
 
 ARENA_BYTES = 1 << 20  # for the contacts of one simulation; MuJoCo's default is 14 MB
 VIDEO_SIZE = (480, 640)  # pixels, height and width of what people watch
+VELOCITY_SCALE = 0.1  # published
+
+
+class Proprioception:
+    """Joint positions scaled to [-1, 1] by their limits, and joint velocities times 0.1."""
+
+    def __init__(self, robot: Robot, engine: Engine) -> None:
+        positions, velocities = engine.joint_columns(robot.joints)
+        self._qpos, self._qvel = engine.qpos[:, positions], engine.qvel[:, velocities]  # live
+        ranges = np.array([engine.model.joint(n).range for n in robot.joints])
+        self.limits = self.low, self.high = engine.array(ranges[:, 0]), engine.array(ranges[:, 1])
+        self._scale = 2.0 / (self.high - self.low)
+        self.size = 2 * len(robot.joints)
+
+    def __call__(self, rows: Rows = ALL) -> tuple[Array, Array]:
+        """Return positions and velocities as observed, (rows, joints) each."""
+        return (self._qpos[rows] - self.low) * self._scale - 1.0, self._qvel[rows] * VELOCITY_SCALE
 
 
 class World:
@@ -104,8 +122,12 @@ class World:
 
     def observation_space(self) -> spaces.Space[Any]:
         """Return the space of one simulation's observation."""
-        size = self._vector(ALL).shape[1]
-        return observation_space(self._settings.observation, size, self._settings.image_size)
+        vector = spaces.Box(-np.inf, np.inf, self._vector(ALL).shape[1:], np.float32)
+        if self._settings.observation != "pixels":
+            return vector
+        size = self._settings.image_size
+        picture = spaces.Box(0, 255, (3, size, size), np.uint8)
+        return spaces.Dict({"image": picture, "robot": vector})
 
     def observe(self, rows: Rows = ALL) -> Observation:
         """Return the observations of some simulations as they are now."""
@@ -115,8 +137,11 @@ class World:
         return {"image": self._wrist.render(rows), "robot": vector}
 
     def _vector(self, rows: Rows) -> NDArray[np.float32]:
+        """Return proprioception and, for "oracle", all that the task knows: (rows, numbers)."""
         oracle = self._settings.observation == "oracle"
-        return state_vector(self.joints, self.task if oracle else None, rows)
+        blocks = self.joints(rows) + (self.task.oracle(rows) if oracle else ())
+        vector: NDArray[np.float32] = side_by_side(blocks)
+        return vector
 
     def pictures(self) -> Picture:
         """Return what the fixed camera sees in every simulation, (N, height, width, 3)."""

@@ -11,9 +11,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
-from mimex.bonus.inputs import check_fraction
+from mimex.bonus.inputs import check_fraction, unchanged_if_refused
 from mimex.bonus.scale import Rewards
-from mimex.data.checks import unchanged_if_refused
 from mimex.data.tracker import WindowTracker
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.types import Window

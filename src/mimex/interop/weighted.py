@@ -12,9 +12,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.bonus.inputs import Encoder
+from mimex.bonus.inputs import Encoder, unchanged_if_refused
 from mimex.bonus.scale import BETA, BonusScale, Rewards
-from mimex.data.checks import require_choice, require_positive, unchanged_if_refused
+from mimex.data.checks import require_choice, require_positive
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.types import Array, Metrics

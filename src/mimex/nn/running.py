@@ -1,4 +1,4 @@
-"""Running mean and variance, in double precision, of whatever passes by."""
+"""Running mean and variance, in double precision, and vectors that are normalised by them."""
 
 from __future__ import annotations
 
@@ -87,3 +87,58 @@ class RunningMeanStd:
         )
         self.count = int(state["count"])
         self.mean, self.var = mean, var
+
+
+class Normaliser:
+    """Normalises vectors by statistics that stand still until ``sync`` takes in what was seen.
+
+    Within a rollout one observation is therefore one vector, whenever it was met. Codes of discrete
+    values stay as they are: the deviation of a code is that of how often it was met, so that a
+    policy would change with its own habits. On the deep sea one that had found the treasure in
+    every episode lost it so, and keeps it with codes as they are (seed 0, count bonus).
+
+    Attributes:
+        follow: Whether ``sync`` does so; otherwise numbers are only cut off.
+        clip: Where numbers are cut off, in standard deviations.
+
+    Args:
+        size: Numbers a vector.
+        device: Where vectors are.
+        codes: ``(size,)``, which of them are codes; none when left out.
+    """
+
+    def __init__(
+        self, size: int, device: torch.device | str = "cpu", codes: Tensor | None = None
+    ) -> None:
+        self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
+        self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
+        self._seen = RunningMeanStd((size,), device=device)
+        self._new = RunningMeanStd((size,), device=device)  # since the processes last met
+        self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors ``(..., size)`` with mean 0 and deviation 1, clipped."""
+        return ((vectors - self._mean) * self._scale).clamp_(-self.clip, self.clip)
+
+    def watch(self, vectors: Tensor) -> None:
+        """Takes vectors ``(n, size)`` into the statistics, to be used after ``sync``."""
+        (self._seen if processes.size() == 1 else self._new).update(vectors)
+
+    def sync(self) -> None:
+        """Uses the statistics of all that was watched, in all processes, from now on."""
+        if processes.size() > 1 and self._mean.numel():
+            self._seen.absorb(self._new)
+            self._new = RunningMeanStd(self._new.shape, self._mean.device)
+        if self.follow and self._seen.count:
+            self._mean = self._seen.mean.float().masked_fill(self._codes, 0.0)
+            self._scale = (1 / self._seen.std).float().masked_fill(self._codes, 1.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The statistics, those in use and those seen."""
+        return {"seen": self._seen.state_dict(), "mean": self._mean, "scale": self._scale}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a state that ``state_dict`` gave."""
+        self._seen.load_state_dict(state["seen"])
+        self._mean = state["mean"].to(self._mean.device, copy=True)
+        self._scale = state["scale"].to(self._scale.device, copy=True)

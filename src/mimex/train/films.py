@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.prediction import FEATURE_CLIP
-from mimex.data.windows import WindowIndex
 from mimex.nn.running import RunningMeanStd
 from mimex.types import Window
 
@@ -30,13 +29,6 @@ class Reconstructs(Protocol):
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
-
-
-def most_novel(index: WindowIndex, bonus: Tensor) -> Window:
-    """The full windows of a rollout with the greatest bonus, which is given for all ``(M, N)``."""
-    full = (index.rows > 0).all(dim=1)
-    scores = bonus.flatten().masked_fill(~full, -torch.inf)
-    return index[scores.topk(min(WINDOWS, int(full.sum()))).indices]
 
 
 def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from torch import Generator
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.data.windows import EndsAt
-from mimex.train.clock import Clock
+from mimex.train.loop import Clock
 from mimex.types import Window
 
 

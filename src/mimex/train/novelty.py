@@ -22,9 +22,15 @@ from torch import Tensor
 from mimex.contracts import Agent, Located, Observer, Step
 from mimex.nn import processes
 from mimex.train import checkpoint
-from mimex.train.coverage import Coverage
+from mimex.train.coverage import (
+    FIRST_STATES,
+    Coverage,
+    Floats,
+    HandPlanes,
+    PrincipalPlane,
+    Projection,
+)
 from mimex.train.films import films
-from mimex.train.planes import FIRST_STATES, Floats, HandPlanes, PrincipalPlane, Projection
 from mimex.types import Array, Metrics, Window
 
 FOLDER = "novelty"

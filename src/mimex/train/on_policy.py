@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimex.agents.batch import make_batch
 from mimex.agents.ppo import PPO
+from mimex.agents.returns import make_batch
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step, final_observations
@@ -19,7 +19,7 @@ from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn import processes
 from mimex.nn.parallel import pieces
-from mimex.train.films import most_novel
+from mimex.train.films import WINDOWS
 from mimex.train.learner import Learner, WindowSettings
 from mimex.types import Array, Metrics
 
@@ -234,7 +234,7 @@ class OnPolicyAgent(Learner):
             np.arange(self.rollout.steps),
             raw.cpu().numpy(),
             self.settings.ends_at == "next",
-            most_novel(index, raw),
+            index.greatest(raw, WINDOWS),
         )
 
     def scored(self) -> Scored | None:

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from mimex.train.coverage import HandPlanes
 from mimex.train.novelty import NoveltyMap, write_record
-from mimex.train.planes import HandPlanes
 
 STEPS = 1000
 

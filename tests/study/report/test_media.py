@@ -8,8 +8,8 @@ from tests.study.report.unpack import unpacked
 from mimex.study.groups import group_runs
 from mimex.study.report.media import STAGES, novelty, videos
 from mimex.study.runs import find_runs
+from mimex.train.coverage import FIRST_STATES, PrincipalPlane
 from mimex.train.novelty import NoveltyMap, write_record
-from mimex.train.planes import FIRST_STATES, PrincipalPlane
 
 HERE, THERE = (0.51, 0.01, 0.51), (0.01, -0.59, 0.01)
 

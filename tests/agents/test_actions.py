@@ -1,10 +1,37 @@
-"""Policies against PyTorch's own distributions."""
+"""What environments get, and policies against PyTorch's own distributions."""
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Generator, distributions
 
-from mimex.agents.distributions import Categorical, Gaussian
+from mimex.agents.actions import ActionWriter, Categorical, Gaussian
+
+
+def test_actions_reach_the_tasks_own_bounds_and_no_further():
+    low, high = np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32)
+    writer = ActionWriter(spaces.Box(low, high))
+    acted = writer(torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.5], [7.0, -7.0]]))
+    np.testing.assert_allclose(acted, [[-2, 0], [2, 10], [0, 7.5], [2, 0]])
+    assert acted.dtype == np.float32
+
+
+def test_actions_without_bounds_go_as_they_are():
+    writer = ActionWriter(spaces.Box(-np.inf, np.inf, (1,)))
+    assert writer(torch.tensor([[70.0]])).tolist() == [[70.0]]
+
+
+def test_discrete_actions_are_one_hot_to_the_agent():
+    writer = ActionWriter(spaces.Discrete(3, start=-1))
+    assert (writer.size, writer.discrete) == (3, True)
+    codes = torch.nn.functional.one_hot(torch.tensor([0, 2])).float()
+    assert writer(codes).tolist() == [-1, 1]
+
+
+def test_other_action_spaces_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match="agents take a Box of real numbers or Discrete"):
+        ActionWriter(spaces.MultiDiscrete([2, 3]))
 
 
 def test_a_gaussian_is_the_textbooks():

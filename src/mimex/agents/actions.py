@@ -1,14 +1,66 @@
-"""The policies that PPO can learn: what a network's outputs say of actions."""
+"""Actions: as the environments take them, and the policies over them that PPO can learn."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.spaces import ActionWriter
 from mimex.types import Metrics
+
+
+class ActionWriter:
+    """Turns an agent's actions into what the environments take.
+
+    A Box's numbers are -1 to 1 for the agent, whatever the task's own bounds; beyond them they are
+    cut off. Where a bound is infinite numbers go as they are. Discrete actions are one-hot codes.
+
+    Attributes:
+        size: Numbers of an action as the agent has it.
+        discrete: Whether actions are one-hot codes.
+
+    Args:
+        space: Of a single action.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.discrete = isinstance(space, spaces.Discrete)
+        self._dtype, self._start, self._shape = space.dtype, 0, space.shape or ()
+        self._clipped = False
+        self._bounds: Tensor | None = None  # (2, size), low and high, where they are not -1 and 1
+        if isinstance(space, spaces.Discrete):
+            self.size, self._start = int(space.n), int(space.start)
+        elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+            self.size = math.prod(space.shape)
+            bounds = np.stack([space.low.ravel(), space.high.ravel()])
+            self._clipped = bool(np.isfinite(bounds).all())
+            if self._clipped and (bounds != [[-1.0], [1.0]]).any():
+                self._bounds = torch.from_numpy(bounds)
+        else:
+            raise ValueError(
+                f"the action space is {space}, but agents take a Box of real numbers or Discrete: "
+                "wrap the task, for example with gymnasium's FlattenAction"
+            )
+
+    def __call__(self, actions: Tensor) -> NDArray[Any]:
+        """Actions ``(B, size)`` as the environments take them."""
+        return self.tensors(actions).cpu().numpy().astype(self._dtype, copy=False)
+
+    def tensors(self, actions: Tensor) -> Tensor:
+        """The same where the actions are, for environments that take tensors."""
+        if self.discrete:
+            return actions.argmax(1) + self._start
+        if self._clipped:
+            actions = actions.clip(-1.0, 1.0)
+        if self._bounds is not None:
+            low, high = self._bounds.to(actions.device)
+            actions = low + (actions + 1) * 0.5 * (high - low)
+        return actions.reshape(len(actions), *self._shape)
 
 
 class Gaussian(nn.Module):
