@@ -2,13 +2,16 @@
 PYTHON ?= python3
 READY := .venv/.ready
 
-.PHONY: demo test lint docs setup clean
+.PHONY: demo test coverage lint docs setup clean
 
 demo: $(READY)
 	.venv/bin/python examples/demo.py --out demo
 
 test: $(READY)
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu"
+
+coverage: $(READY)
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu" --cov --cov-report=term
 
 lint: $(READY)
 	.venv/bin/ruff check .
