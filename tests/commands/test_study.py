@@ -42,6 +42,9 @@ def test_show_tells_what_would_run(capsys):
     assert lines[0].startswith("mimex train KukaPick ")
     assert "--mimex.mask-ratio 0.2" in lines[0]
     assert "--steps 5 " in lines[0]
+    assert main([*command, "--only", "20%", "70%"]) == 0
+    assert "20% | 70%" in (text := capsys.readouterr().out)
+    assert "4 runs" in text
 
 
 def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
@@ -117,6 +120,15 @@ def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, m
     assert words in error
     assert len(error.splitlines()) == 1
     assert not list(tmp_path.iterdir())  # what makes no study leaves no trace
+
+
+def test_mistakes_of_a_plan_whose_seeds_begin_elsewhere_are_found_as_well(tmp_path, capsys):
+    plan = tmp_path / "tiny.toml"
+    plan.write_text(TINY.replace("seeds = 2", "seeds = 2\nfirst_seed = 100"))
+    out = tmp_path / "study"
+    assert main(["study", "run", str(plan), "--set", "rnd.lr=-1", "--out", str(out)]) == 1
+    assert "FrankaReach-rnd-100 cannot be made" in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.slow

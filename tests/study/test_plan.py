@@ -57,9 +57,21 @@ def test_tasks_and_seeds_can_be_fewer():
     assert {run.seed for run in runs} == {0}
 
 
+def test_some_of_what_is_compared_can_be_chosen():
+    def compared(*only):
+        return {tuple(run.labels.values()) for run in a_plan().runs("cpu", only=only)}
+
+    assert compared("ours") == {("ours", "T = 3"), ("ours", "T = 5")}
+    assert compared("T = 5", "none") == {("none", "T = 5")}
+    assert compared("T = 3", "T = 5") == compared()
+    names = {run.name for run in a_plan().runs("cpu")}  # of the whole study, which they belong to
+    assert {run.name for run in a_plan().runs("cpu", only=["ours"])} <= names
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: a_plan().runs("cpu", only=["our"]), "--only is 'our'.*did you mean 'ours'"),
         (lambda: a_plan().runs("cpo"), "did you mean 'cpu'"),
         (lambda: a_plan().runs("cpu", tasks=["KukaPik"]), "did you mean 'KukaPick'"),
         (lambda: a_plan().runs("cpu", seeds=0), "--seeds is 0"),

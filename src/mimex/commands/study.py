@@ -42,6 +42,8 @@ class Selection:
     """How many seeds: 0, 1, 2, ...; by default as many as the plan says."""
     tasks: tuple[str, ...] = ()
     """Some of the plan's tasks; all if left out."""
+    only: tuple[str, ...] = ()
+    """Some of what it compares, by label, such as none rnd; all if left out."""
     set: tuple[str, ...] = ()
     """Settings of every run, over the plan's, as NAME=VALUE: steps=3000000 scale.beta=0.01."""
 
@@ -49,7 +51,10 @@ class Selection:
         """The plan and its runs."""
         plan = find_plan(self.plan)
         settings = dict(map(_setting, self.set))
-        return plan, plan.runs(self.scale, tasks=self.tasks, seeds=self.seeds, settings=settings)
+        runs = plan.runs(
+            self.scale, tasks=self.tasks, only=self.only, seeds=self.seeds, settings=settings
+        )
+        return plan, runs
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
     """The settings of all runs but for the seed, checked."""
     configs = []
     for run in runs:
-        if run.seed == 0:
+        if run.seed == runs[0].seed:
             configs.append(run.config())
             try:
                 make_bonus(configs[-1], feature_dim=8, action_dim=2)

@@ -132,6 +132,7 @@ class Plan:
         scale: str,
         *,
         tasks: Sequence[str] = (),
+        only: Sequence[str] = (),
         seeds: int | None = None,
         settings: Settings | None = None,
     ) -> list[PlannedRun]:
@@ -140,17 +141,21 @@ class Plan:
         Args:
             scale: One of the plan's.
             tasks: Some of the plan's; all if left out.
+            only: Some of the labels on its axes; all of an axis of which none is named.
             seeds: How many; by default as many as the plan says.
             settings: Of every run, over everything that the plan says.
         """
         given = self.scales[choose("--scale", scale, tuple(self.scales))]
         tasks = [choose("--tasks", task, self.tasks) for task in tasks] or self.tasks
+        every = tuple(label for axis in self.axes.values() for label in axis)
+        wanted = {choose("--only", label, every) for label in only}
+        axes = [[*filter(wanted.__contains__, axis)] or [*axis] for axis in self.axes.values()]
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
         runs = []
         numbers = range(self.first_seed, self.first_seed + seeds)
-        for seed, task, labels in product(numbers, tasks, product(*self.axes.values())):
+        for seed, task, labels in product(numbers, tasks, product(*axes)):
             chosen = dict(zip(self.axes, labels, strict=True))
             layers = [self.settings, given.settings, _of(given, task)]
             layers += [self.axes[axis][label] for axis, label in chosen.items()]
