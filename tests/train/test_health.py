@@ -64,6 +64,12 @@ def test_short_episodes_and_a_small_std_are_no_fault_of_one_that_succeeds():
     assert said({"train/success": 0.9, "train/episode_steps": 50.0, "ppo/std": 0.05}) == []
 
 
+def test_one_that_has_solved_its_task_may_stand_still_with_returns_that_are_all_alike():
+    sure = {"ppo/approx_kl": 1e-6, "ppo/explained_variance": 0.0}
+    assert said({"train/success": 0.95}, sure | {"train/success": 0.95}) == []
+    assert len(said({"train/success": 0.8}, sure | {"train/success": 0.8})) == 2
+
+
 def test_one_bad_update_is_no_alarm():
     health = Health()
     rows = [WELL] * RECENT + [WELL | {"ppo/explained_variance": -1.0}] + [WELL] * RECENT

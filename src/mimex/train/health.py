@@ -34,6 +34,10 @@ LEARNED = 0.1
 """Success above which shorter episodes or a small std are what was asked for."""
 
 
+SOLVED = 0.9
+"""Success above which a policy that stands still, and returns that are all alike, are no fault."""
+
+
 class Health:
     """Looks at each update's metrics, and says what is wrong, each thing once in a run."""
 
@@ -58,7 +62,8 @@ class Health:
         """Kind and words of all that is wrong, by averages and the highest averages so far."""
         success = now.get("train/success", 0.0)
         rate, kl = now.get("ppo/lr", 0.0), now.get("ppo/approx_kl")
-        if kl is not None and kl < STILL_KL and rate > SMALL_RATE * self._highest["ppo/lr"]:
+        still = kl is not None and kl < STILL_KL and rate > SMALL_RATE * self._highest["ppo/lr"]
+        if still and success < SOLVED:
             yield (
                 "still",
                 f"the policy has stopped moving: an update's KL divergence is {kl:.1g}, where 0.01 "
@@ -87,7 +92,7 @@ class Health:
                 "--ppo.min-std or --ppo.entropy-coef, or pay for novelty with --bonus.",
             )
         explained = now.get("ppo/explained_variance")
-        if explained is not None and explained < UNEXPLAINED:
+        if explained is not None and explained < UNEXPLAINED and success < SOLVED:
             yield (
                 "unexplained",
                 f"the critic explains nothing: {explained:.0%} of the returns' variance, so that "

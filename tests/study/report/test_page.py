@@ -68,6 +68,8 @@ def report(tmp_path_factory, write_run_to, write_maps):
                 }
                 if bonus != "none":
                     metrics["explore/first_reward"] = lambda x, seed=seed: 200.0 + 50 * seed
+                else:
+                    metrics["ppo/explained_variance"] = lambda x: -0.1
                 name = f"{task}-{bonus}-{seed}".replace("/", "")
                 folder = write_run_to(
                     root / "runs" / name,
@@ -141,6 +143,17 @@ def test_the_first_rewards_are_told_by_task_and_together(open_page):
     assert sorted(told[4:]) == [["mimex", "6 of 6", "250", "0.02"], ["none", "0 of 4", *never]]
     names = page.locator("#first-rewards td.name.wide").all_inner_texts()
     assert [name for name in names if name][-1] == "all tasks together"
+
+
+def test_what_is_wrong_with_many_runs_is_told_once(open_page):
+    page = open_page()
+    (row,) = page.locator("#health-table tbody tr").all()
+    cells = row.locator("td").all_inner_texts()
+    assert cells[0].startswith("FrankaReach-none-0: the critic explains nothing: -10%")
+    assert cells[1:] == ["4", "1,000"]  # two tasks with two seeds each; said after 20 of 20 rows
+    assert "KukaPick-none-1" not in row.inner_text()
+    row.locator("summary").click()
+    assert "KukaPick-none-1 at step 1,000" in row.inner_text()
 
 
 def test_names_are_text(open_page):

@@ -3,7 +3,14 @@ import json
 import pytest
 
 from mimex.study.groups import group_runs
-from mimex.study.report.tables import ablations, aggregate, compared_settings, overview, versions
+from mimex.study.report.tables import (
+    ablations,
+    aggregate,
+    compared_settings,
+    complaints,
+    overview,
+    versions,
+)
 from mimex.study.runs import find_runs
 from mimex.study.statistics import interval
 
@@ -107,3 +114,15 @@ def test_runs_made_with_the_same_versions_are_told_together(tmp_path, write_run)
     assert [run["name"] for run in one["runs"]] == ["a", "b"]
     assert two["revision"] == "abc"
     assert two["runs"] == [{"name": "c", "command": None, "resumed": 2}]
+
+
+def test_what_training_said_is_told_by_kind(tmp_path, write_run):
+    still = {"ppo/approx_kl": lambda x: 1e-6, "ppo/lr": lambda x: 1e-3}
+    for seed in range(2):
+        write_run(f"still-{seed}", seed=seed, rows=25, metrics=still)
+    shorter = {"train/episode_steps": lambda x: 500.0 if x < 0.5 else 10.0 + x}
+    write_run("shorter", metrics=still | shorter, rows=25)
+    write_run("well", metrics={"ppo/approx_kl": lambda x: 0.01, "ppo/lr": lambda x: 1e-3}, rows=25)
+    said = complaints(find_runs([tmp_path / "runs"]))
+    runs = {some[0]["words"].split()[0]: [each["run"] for each in some] for some in said}
+    assert runs == {"episodes": ["shorter"], "the": ["shorter", "still-0", "still-1"]}

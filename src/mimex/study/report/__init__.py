@@ -9,7 +9,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -17,18 +17,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mimex.files import replacing
 from mimex.study.folder import group_as_planned
 from mimex.study.groups import bounds
 from mimex.study.panels import styles
 from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, metric_names
 from mimex.study.report.media import novelty, videos
-from mimex.study.report.tables import ablations, aggregate, compared_settings, overview, versions
+from mimex.study.report.tables import (
+    ablations,
+    aggregate,
+    compared_settings,
+    complaints,
+    overview,
+    versions,
+)
 from mimex.study.runs import Run, find_runs
 from mimex.study.survival import first_rewards
-from mimex.train.health import WATCHED, diagnosis
 
 SCRIPTS = (
     "base.js",
@@ -126,11 +130,7 @@ def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str,
             }
             for group in groups
         ],
-        "health": [
-            {"run": run.name, "step": step, "words": words}
-            for run in runs
-            for step, words in diagnosis(_rows(run))
-        ],
+        "health": complaints(runs),
         "maps": maps,
         "films": films,
         "ablations": ablations(groups, rows),
@@ -166,14 +166,6 @@ def render(data: dict[str, Any]) -> str:
         name, _, rest = piece.partition("}}")
         filled += [parts[name], rest]
     return "".join(filled)
-
-
-def _rows(run: Run) -> Iterator[dict[str, float]]:
-    """What a run's rows say of its health."""
-    columns = {name: run.columns[name] for name in ("step", *WATCHED) if name in run.columns}
-    for values in zip(*columns.values(), strict=True):
-        row = zip(columns, values, strict=True)
-        yield {name: float(value) for name, value in row if np.isfinite(value)}
 
 
 def _title(paths: Sequence[Path]) -> str:

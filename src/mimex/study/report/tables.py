@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -27,6 +28,7 @@ from mimex.study.statistics import (
     probability_of_improvement,
 )
 from mimex.train.flat import flat_settings
+from mimex.train.health import WATCHED, diagnosis
 
 BESIDE = ("eval/return", "explore/coverage", "bonus/share")
 """Metrics that are told beside the score."""
@@ -186,3 +188,21 @@ def _order(value: str) -> tuple[int, float, str]:
         return 0, float(json.loads(value)), value
     except (ValueError, TypeError):
         return 1, 0.0, value
+
+
+def complaints(runs: Sequence[Run]) -> list[list[dict[str, Any]]]:
+    """What training said of its health, by kind: runs, steps and words."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        for step, words in diagnosis(_rows(run)):
+            kind = re.split("[:,]", words, maxsplit=1)[0]  # what follows has numbers of the run's
+            kinds.setdefault(kind, []).append({"run": run.name, "step": step, "words": words})
+    return [*kinds.values()]
+
+
+def _rows(run: Run) -> Iterator[dict[str, float]]:
+    """What a run's rows say of its health."""
+    columns = {name: run.columns[name] for name in ("step", *WATCHED) if name in run.columns}
+    for values in zip(*columns.values(), strict=True):
+        row = zip(columns, values, strict=True)
+        yield {name: float(value) for name, value in row if np.isfinite(value)}

@@ -50,9 +50,17 @@ function startAblations() {
 
 function startHealth() {
   if (!DATA.health.length) { byId("health").remove(); return; }
-  const head = make("tr", {}, ...["run", "step", "what is wrong, and the remedy"].map((name) => make("th", {}, name)));
-  const rows = DATA.health.map(({ run, step, words }) => make("tr", {},
-    make("td", {}, make("code", {}, run)), make("td", { class: "number" }, step.toLocaleString("en")), make("td", { class: "words" }, words)));
+  const head = make("tr", {}, ...["what is wrong, and the remedy", "runs", "first at step"].map((name) => make("th", {}, name)));
+  const rows = DATA.health.map((said) => {
+    const count = (step) => step.toLocaleString("en");
+    const [first, ...others] = said;
+    const all = make("details", {}, make("summary", {}, `also said in ${others.length} more`),
+      ...others.map(({ run, step }) => make("div", {}, make("code", {}, run), ` at step ${count(step)}`)));
+    return make("tr", {},
+      make("td", { class: "words" }, make("code", {}, first.run), `: ${first.words}`, others.length ? all : null),
+      make("td", { class: "number" }, `${said.length}`),
+      make("td", { class: "number" }, count(Math.min(...said.map(({ step }) => step)))));
+  });
   byId("health-table").append(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
