@@ -33,6 +33,12 @@ function make(name, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
+/** A task's name without what is before its last slash, unless another task is called the same. */
+function shortTask(task) {
+  const last = task.split("/").at(-1);
+  return DATA.tasks.filter((other) => other.split("/").at(-1) === last).length === 1 ? last : task;
+}
+
 /** The numbers of a packed array; those of one packed before are remembered. */
 const unpackedBefore = new WeakMap();
 function unpack(packed) {

@@ -71,7 +71,7 @@ function drawOverview() {
     const body = make("tbody", { class: "task" }, make("tr", { class: "narrow" }, make("td", { class: "name", colspan: 3 }, task)));
     rows.forEach((row, place) => {
       body.append(make("tr", {},
-        make("td", { class: "name wide" }, place ? "" : task),
+        make("td", { class: "name wide", title: task }, place ? "" : shortTask(task)),
         make("td", { class: "sticky" }, named(row.method)),
         make("td", { class: `number ${isBest(row, rows, "final") ? "best" : ""}` }, ...estimateText(row.final, isRate(DATA.score))),
         make("td", {}, intervalPicture(row.final, row.scores, row.method, range)),
@@ -125,7 +125,7 @@ function drawFirstRewards() {
     make("th", { class: "wide" }, "task"), make("th", { class: "sticky" }, "method"), make("th", { class: "number" }, "runs that met one"),
     make("th", { class: "number" }, "median steps"), compared ? make("th", { class: "number" }, "p, against none") : null)));
   for (const task of [...DATA.tasks, null]) {
-    const name = task ?? "all tasks together";
+    const name = task === null ? "all tasks together" : shortTask(task);
     const body = make("tbody", { class: "task" }, make("tr", { class: "narrow" }, make("td", { class: "name", colspan: 3 }, name)));
     rows.filter((row) => row.task === task).forEach((row, place) => {
       body.append(make("tr", {},
