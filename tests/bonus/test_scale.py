@@ -40,6 +40,10 @@ def test_living_on_is_paid_beside_the_bonus_and_never_without_one():
     assert total.tolist() == pytest.approx([-2 + 3.75, -4 + 5.25])
     assert len(rewards) == 3  # as loops take them apart
     assert BonusScale(alive=1.0).combine(costs, torch.zeros(2)).total.tolist() == costs.tolist()
+    # Where nothing costs there is nothing to cover: novelty is all that is paid.
+    free = BonusScale(0.5, alive=1.0).combine(torch.zeros(2), torch.tensor([1.0, 3.0]))
+    assert free.living.tolist() == [0.0, 0.0]
+    torch.testing.assert_close(free.total, torch.tensor([0.0025, 0.0075]))
     with pytest.raises(ValueError, match=r"alive=1.*unit='task'"):
         BonusScale(0.05, "raw", alive=1.0)
 

@@ -80,7 +80,7 @@ class BonusScale:
         beta: Weight of the bonus: size of an average bonus beside the average size of the task's
             reward, or beside returns of 1 where the task pays less.
         alive: What every step is paid beside the bonus, in average sizes of the task's reward: 1
-            covers an average cost. Nothing is paid where there is no bonus.
+            covers an average cost. Nothing is paid where there is no bonus, or where nothing costs.
         unit: Whether beta is beside the "task", or a factor on the "raw" bonus as it comes, whose
             size is another in every task (the paper, with beta 0.05).
         discount: Of returns, for what a return of 1 is in a step.
@@ -174,12 +174,13 @@ class BonusScale:
             )
         scaled, living = bonus, torch.zeros_like(bonus)
         if self.unit == "task" and bonus.numel():
-            average, unit = self._measure(extrinsic, bonus, update=update)
+            average, task = self._measure(extrinsic, bonus, update=update)
+            unit = task.clamp(min=1 - self.discount)
             rows = bonus.double().reshape(len(average), -1)
             multiples = torch.where(average > 0, rows / average, 0.0).clamp(-LARGEST, LARGEST)
             scaled = (unit * multiples).reshape(bonus.shape).to(bonus.dtype)
             if self.alive:
-                paid = torch.where(average > 0, self.alive * unit, 0.0)
+                paid = torch.where(average > 0, self.alive * task, 0.0)
                 living = paid.expand_as(rows).reshape(bonus.shape).to(bonus.dtype)
         intrinsic = self.beta * scaled + living
         if update:
@@ -210,12 +211,12 @@ class BonusScale:
                     measured += 1
                     task += 2 * (reward - task) / (measured + 1)  # step i weighs i
             now = task if measured < MEASURED else min(task, paid / weight)
-            measures.append((novel / weight, max(now, 1 - self.discount)))
+            measures.append((novel / weight, now))
         if update:
             self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task
             self._paid = paid
-        average, unit = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
-        return average.unsqueeze(1), unit.unsqueeze(1)
+        average, size = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
+        return average.unsqueeze(1), size.unsqueeze(1)
 
     def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
         """What a logger should say about what was paid for raw bonuses, in all processes."""
