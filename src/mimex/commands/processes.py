@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -122,6 +122,18 @@ def beside(place: Place) -> Iterator[None]:
         for other in others:
             other.kill()
             other.wait()
+
+
+def leave(code: int) -> NoReturn:
+    """Ends a process that has done its part of a run, at once.
+
+    A thread of a library that is still there when Python takes itself apart aborts the process
+    now and then ("terminate called without an active exception"), and torchrun would take a run
+    that is done and saved for a failed one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def meet_first() -> None:

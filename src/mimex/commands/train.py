@@ -16,6 +16,7 @@ from mimex.commands.processes import (
     LOST,
     beside,
     choose_device,
+    leave,
     meet_first,
     place_of_this,
     with_place,
@@ -64,9 +65,9 @@ class StoppedError(Exception):
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and trains; or trains with the process that has read it."""
     place = place_of_this()
-    if place is not None and place.rank > 0:
-        return follow(place)
-    return train(parse(arguments).checked())
+    if place is None:
+        return train(parse(arguments).checked())
+    leave(follow(place) if place.rank > 0 else train(parse(arguments).checked()))
 
 
 def train(config: TrainConfig) -> int:
