@@ -1,8 +1,6 @@
 # `make demo` and `make test` do all set-up by themselves; a second call skips it.
 PYTHON ?= python3
 READY := .venv/.ready
-# One worker more than cores: tests that kill, stop and wait for processes leave theirs idle.
-WORKERS := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .PHONY: demo test coverage lint docs setup clean
 
@@ -10,10 +8,10 @@ demo: $(READY)
 	.venv/bin/python examples/demo.py --out demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not gpu"
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu"
 
 coverage: $(READY)
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not gpu" --cov --cov-report=term
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu" --cov --cov-report=term
 
 lint: $(READY)
 	.venv/bin/ruff check .
