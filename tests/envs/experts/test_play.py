@@ -1,5 +1,6 @@
 import itertools
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -18,6 +19,20 @@ def test_success_is_told_for_each_seed_and_does_not_depend_on_the_others() -> No
     assert together.shape == (3,)
     assert together.dtype == bool
     assert together.tolist() == [bool(run("FrankaReach", [seed])[0]) for seed in (3, 1, 4)]
+
+
+@pytest.mark.parametrize("task", ["FrankaPick", "KukaMove"])
+def test_a_cube_that_an_expert_has_lifted_is_held(task: str) -> None:
+    env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=4, lift="held")
+    env.reset(seed=[0, 1, 2, 3])
+    expert, cubes, seen = EXPERTS[task](env), env.unwrapped.world.task, 0
+    lying = cubes.cube()[:, 2].copy()
+    for _ in range(300):
+        info = env.step(expert.act(env))[-1]
+        up = cubes.cube()[:, 2] > lying + 0.05
+        assert (info["reward/lift_bonus"][up] > 0).all()
+        seen += int(up.sum())
+    assert seen > 400  # of 1,200 steps
 
 
 def test_an_expert_that_does_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:

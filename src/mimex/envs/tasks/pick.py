@@ -78,10 +78,13 @@ class Pick(Task):
             # vertical parts of the cube's three axes; lying flat, that sum is 1.
             rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
         up: Mask = rise > self.robot.cube_lift
-        if self.settings.lift == "held":
-            apart = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
-            up &= (apart[:, 0] <= 2 * self.half) & (apart[:, -1] <= 2 * self.half)
-        return up
+        return up & self.between_fingers() if self.settings.lift == "held" else up
+
+    def between_fingers(self) -> Mask:
+        """Return whether first and last finger are an edge's length or less from the cube, (N,)."""
+        apart = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
+        near_both: Mask = (apart[:, 0] <= 2 * self.half) & (apart[:, -1] <= 2 * self.half)
+        return near_both
 
     def goal_distance(self) -> Array:
         """Return how far the cube is from where it should be (m), (N,)."""
