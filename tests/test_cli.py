@@ -1,5 +1,6 @@
 import json
 import os
+from importlib.metadata import version
 
 import pytest
 
@@ -16,6 +17,11 @@ def test_without_a_command_the_commands_are_listed(capsys):
     assert main([]) == 2
     assert "train" in capsys.readouterr().out
     assert main(["--help"]) == 0
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mimex {version('mimex')}\n"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("usage: mimex COMMAND ... (mimex COMMAND --help tells more)\n")
         print("\n".join(f"  {name:8}{what}" for name, what in COMMANDS.items()))
         return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from mimex import __version__
+
+        print(f"mimex {__version__}")
+        return 0
     from mimex.envs.nearest import choose
 
     try:

@@ -50,6 +50,7 @@ def test_threads_are_one_per_eight_environments_unless_told() -> None:
         ({"control_hz": 0}, "control_hz is 0, but must be above 0"),
         ({"episode_steps": 0}, "episode_steps is 0, but must be 1 or more, or None"),
         ({"goal_spread": -1.0}, "goal_spread is -1.0, but must be 0 or more"),
+        ({"opening": 0.41}, "opening is 0.41, but must be above 0.02 and at most 0.4 m"),
         ({"fovy": 180}, "fovy is 180, but must be between 0 and 180 degrees, or None"),
     ],
 )

@@ -43,6 +43,9 @@ class Settings:
         lift: Pick and Move: the cube is lifted when its lowest corner is up ("clear"), when its
             centre is ("centre", the published rule, which a tipped cube also meets), or when it is
             clear and between the fingers ("held", which a tossed cube does not meet).
+        opening: Cabinet: the drawer must be open this far for success (m); the goal bonus begins
+            2 cm before.
+        hold: Cabinet: a gripper must still hold the handle of the open drawer for success.
         goal_spread: Factor on the range that goals are drawn from.
         goal_offset: Reach and Move: moves that range (m, in x, y and z).
         object_spread: Factor on the range that cubes and cabinets are drawn from.
@@ -67,6 +70,8 @@ class Settings:
     episode_steps: int | None = None
     success_steps: int = 10
     lift: str = "clear"
+    opening: float = 0.32
+    hold: bool = True
     goal_spread: float = 1.0
     goal_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     object_spread: float = 1.0
@@ -87,6 +92,8 @@ class Settings:
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         for name in ("goal_spread", "object_spread", "joint_noise"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "0 or more")
+        wide = 0.02 < self.opening <= 0.4
+        _require("opening", self.opening, wide, "above 0.02 and at most 0.4 m, the drawer's way")
         share = self.expert_starts
         _require("expert_starts", share, 0 <= share <= 1, "in [0, 1]")
         for name in ("episode_steps", "threads"):

@@ -195,6 +195,22 @@ def test_franka_cabinet() -> None:
     assert not outcome.met[0]
 
 
+@pytest.mark.parametrize("hold", [True, False])
+def test_how_far_the_drawer_must_come_and_whether_held_can_be_chosen(hold: bool) -> None:
+    env = at_home("FrankaCabinet", opening=0.1, hold=hold)
+    for row, opening in enumerate((0.101, 0.081)):
+        pull_drawer(env, row, opening)
+        bring_handle_to(env, row, middle_of_grip(env) - (0, 0, 0.1))  # out of the hand's reach
+    outcome = env.world.task.evaluate()
+    np.testing.assert_array_equal(outcome.terms["goal_bonus"], [0.5, 0.5])  # from 8 cm on
+    np.testing.assert_array_equal(outcome.met, [not hold, False])
+    np.testing.assert_allclose(env.observe()[:, -1], [-0.001, 0.019], atol=1e-6)
+    pull_drawer(env, 1, 0.079)
+    assert env.world.task.evaluate().terms["goal_bonus"][1] == 0.0
+    bring_handle_to(env, 0, middle_of_grip(env))
+    assert env.world.task.evaluate().met[0]
+
+
 def test_kuka_cabinet() -> None:
     env = at_home("KukaCabinet")
     index, middle, ring, thumb = env.world.task.fingers()[0]

@@ -43,6 +43,8 @@ WORLD = (
     "lift",
     "goal_spread",
     "goal_offset",
+    "opening",
+    "hold",
     "object_spread",
     "joint_noise",
     "expert_starts",

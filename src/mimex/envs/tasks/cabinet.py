@@ -18,12 +18,14 @@ CABINET_RANGE = (0.075, 0.075, 0.05)  # m, published
 FLOOR = 0.008  # m: nearer to the handle than this earns no more (published)
 HOLDING_RADIUS = 0.04  # m: both fingers this near to the handle hold it (published)
 OPEN = 0.01  # m: from here on the drawer counts as open (published)
-WIDE_OPEN = 0.3  # m, earns the goal bonus (published)
-SUCCESS_OPENING = 0.32  # m, published
+GOAL_MARGIN = 0.02  # m: this much before success the goal bonus begins (published: 30 of 32 cm)
 
 
 class Cabinet(Task):
-    """The drawer is to be pulled out by 32 cm; a gripper must still hold its handle then."""
+    """The drawer is to be pulled out by 32 cm; a gripper must still hold its handle then.
+
+    Both are published and settings: `opening` (m) and `hold`.
+    """
 
     draws = 3
     weights = {  # noqa: RUF012 (declared by Task)
@@ -45,7 +47,7 @@ class Cabinet(Task):
     def success_words(robot: Robot) -> str:
         """Return when a step counts for success, in a few words."""
         held = f", both fingers within {100 * HOLDING_RADIUS:g} cm of the handle"
-        return f"drawer open by {100 * SUCCESS_OPENING:g} cm" + held * robot.holds_handle
+        return f"drawer open by {100 * Settings.opening:g} cm" + held * robot.holds_handle
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -79,13 +81,14 @@ class Cabinet(Task):
             "open_bonus": bonus(opening > OPEN),
             "goal_distance": opening,
             "open_pose_bonus": 2.0 * around * holding * opening,
-            "goal_bonus": bonus(opening >= WIDE_OPEN),
+            "goal_bonus": bonus(opening >= self.settings.opening - GOAL_MARGIN),
         }
-        met = opening >= SUCCESS_OPENING
-        if self.robot.holds_handle:
+        met = opening >= self.settings.opening
+        if self.robot.holds_handle and self.settings.hold:
             met &= holding
         return Outcome(terms, met=met, fallen=namespace(met).zeros_like(met))
 
     def oracle(self, rows: Rows) -> tuple[Array, ...]:
         """Return the grasp and how far the drawer must still come out for success (m)."""
-        return *self.grasp_block(rows, self._handle[rows]), SUCCESS_OPENING - self._opening[rows]
+        left = self.settings.opening - self._opening[rows]
+        return *self.grasp_block(rows, self._handle[rows]), left
