@@ -1,7 +1,9 @@
 """The search for PPO's preset: raw curves of its runs, and the table made of them.
 
     mimex study run benchmarks/plans/search.toml --out studies/search
-    python -m benchmarks.search studies/search        writes benchmarks/results/learning/search*
+    mimex study run benchmarks/plans/search_pixels.toml --out studies/pixels
+    python -m benchmarks.search studies/search studies/pixels
+                                                      writes benchmarks/results/learning/search*
 
 Run folders may be given in any number, also none: the table is made of all curves that are there.
 Folders of benchmarks/plans/learner.toml count as runs of the preset, up to the search's budget.
@@ -21,13 +23,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.curves import write_csv
+from mimex.study.plan import PlannedRun
 from mimex.study.plan_file import find_plan
 from mimex.study.runs import find_runs
 
-PLAN = Path(__file__).parent / "plans" / "search.toml"
+PLANS = Path(__file__).parent / "plans"
 RESULTS = Path(__file__).parent / "results" / "learning"
 BASE, PRESET = "before", "3-x-16-discount-0.98-std-0.5"
 EVERY = 250_000  # steps from one evaluation that counts to the next; some runs had no more
+PIXELS, PIXELS_EVERY = "FrankaReach from pixels", 50_000
 
 Runs = dict[str, dict[str, list[tuple[float, float]]]]
 """By setting and task, each seed's mean return and last success within the budget."""
@@ -42,8 +46,9 @@ def read(folder: Path, budgets: dict[str, int]) -> Runs:
         with path.open() as file:
             rows = [row for row in csv.DictReader(file) if row["eval/return"]]
         # Evaluations come with the update that passes their step.
-        after = [(row, float(row["step"]) % EVERY) for row in rows]
-        kept = [row for row, late in after if late < EVERY / 8]
+        every = PIXELS_EVERY if task == PIXELS else EVERY
+        after = [(row, float(row["step"]) % every) for row in rows]
+        kept = [row for row, late in after if late < every / 8]
         kept = [row for row in kept if float(row["step"]) <= budgets[task] * 1.07]
         if not kept or float(kept[-1]["step"]) < budgets[task]:
             continue  # it was ended before
@@ -71,27 +76,35 @@ def table(found: Runs, tasks: list[str]) -> list[str]:
     return lines
 
 
+def planned(plan: str) -> list[PlannedRun]:
+    """A plan's runs of one seed."""
+    return find_plan(str(PLANS / plan)).runs("cpu", seeds=1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("studies", type=Path, nargs="*", help="studies whose runs are to be kept")
     options = parser.parse_args()
-    planned = find_plan(str(PLAN)).runs("cpu", seeds=1)
-    budgets = {run.task: run.steps for run in planned}
+    budgets = {run.task: run.steps for run in planned("search.toml")}
+    budgets[PIXELS] = planned("search_pixels.toml")[0].steps
     for run in find_runs(options.studies) if options.studies else []:
         if len(run.curve("eval/return")[0]):
             name = run.name.replace("-ppo-", f"-{PRESET}-")  # the learner's plan
+            if run.config["observation"] == "pixels":
+                name = name.replace(run.task, PIXELS)
             write_csv(run, RESULTS / "search" / f"{name}.csv")
     lines = table(read(RESULTS / "search", budgets), list(budgets))
     text = [
         "# The search for the preset",
         "",
-        "Return averaged over the evaluations (every 250,000 steps) within the search's budget, as",
-        f'a share of that of the preset with which it began, "{BASE}" (1 = as much, as early); in',
-        "brackets the last evaluated success of each seed, of 64 episodes. The settings are in",
-        "`benchmarks/plans/search.toml`. It was a race: what did not lead on the first tasks was",
-        "not tried on the others.",
+        "Return averaged over the evaluations (every 250,000 steps; from pixels every 50,000, of",
+        "32 episodes) within the search's budget, as a share of that of the preset with which it",
+        f'began, "{BASE}" (1 = as much, as early); in brackets the last evaluated success of each',
+        "seed, of 64 episodes. The settings are in `benchmarks/plans/search.toml` and",
+        "`search_pixels.toml`. It was a race: what did not lead on the first tasks was not tried",
+        "on the others.",
         "",
         *lines,
         "",
