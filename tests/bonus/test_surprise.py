@@ -55,7 +55,7 @@ def test_codes_never_seen_score_ten_times_those_seen(make, integers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("side", "turn", "seed"), [(6, 1.0, 1), (10, 0.2, 2), (16, 1.0, 3)])
+@pytest.mark.parametrize(("side", "turn", "seed"), [(6, 1.0, 1), (16, 0.2, 3)])
 def test_contrast_holds_on_other_walks_than_that_it_was_found_on(side, turn, seed):
     draw = drawn(one_hot, seed, side, turn)
     [found] = contrasts(make("mimex", seed=seed), draw, (100,))
