@@ -252,6 +252,8 @@ def test_neither_of_two_streams_drowns_the_other():
     for head in (0, 1):
         alone = ppo.return_scale.combined(batch.advantages * units, [1 - head, head])
         assert 0.5 < torch.corrcoef(torch.stack([both, alone]))[0, 1] < 0.9
+    weighed = ppo.return_scale.combined(batch.advantages * units, [1, 3], apart=False)
+    torch.testing.assert_close(weighed, batch.advantages @ torch.tensor([1e3, 3e-3]))
 
 
 @pytest.mark.parametrize("part", ["returns", "advantages"])

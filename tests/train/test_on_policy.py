@@ -172,6 +172,30 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     torch.testing.assert_close(alive[..., 1], batch.advantages.view(3, 2, 2)[..., 1])
 
 
+@pytest.mark.parametrize(("best", "apart"), [(0.0, False), (1e-3, True)])
+def test_two_streams_have_units_of_their_own_only_where_the_task_pays(best, apart, monkeypatch):
+    """Costs alone would else be blown up to the size of the bonus, and outweigh it."""
+    ppo = PPOSettings(epochs=1, minibatches=1, two_heads=True, normalise_values=True)
+    run = warm_up(training(bonus=RND(), ppo=ppo))
+    collect(run)
+    agent = run.agent
+    agent.rollout.rewards.fill_(-0.01)
+    agent.rollout.rewards[1, 2] = best
+    seen = []
+    combined = agent.algorithm.return_scale.combined
+
+    def record(advantages, weights, *, apart):
+        seen.append((combined(advantages, weights, apart=apart), advantages))
+        return seen[-1][0]
+
+    monkeypatch.setattr(agent.algorithm.return_scale, "combined", record)
+    agent._filled = STEPS
+    agent.update(run.step)
+    ((found, advantages),) = seen
+    units = agent.algorithm.return_scale.std.float() if apart else torch.ones(2)
+    torch.testing.assert_close(found, advantages @ (torch.tensor([1.0, 0.5]) / units))
+
+
 def test_a_rollout_holds_what_the_environment_said():
     run = training()
     warm_up(run)

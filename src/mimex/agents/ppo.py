@@ -119,15 +119,21 @@ class PPO:
         return self.return_scale.values(found)
 
     def update(
-        self, batch: Batch, done: float = 0.0, weights: Sequence[float] | None = None
+        self,
+        batch: Batch,
+        done: float = 0.0,
+        weights: Sequence[float] | None = None,
+        *,
+        apart: bool = True,
     ) -> Metrics:
         """Learns from a rollout.
 
         Args:
             batch: The rollout; advantages, values and returns in units of reward.
             done: Share of the run that is behind us, for a learning rate with a schedule.
-            weights: Of each head's advantages, each divided by the deviation of its returns where
-                values are normalised: so neither stream drowns the other; all 1 by default.
+            weights: Of each head's advantages; all 1 by default.
+            apart: Whether each head's advantages are divided by the deviation of its returns, where
+                values are normalised: so neither stream drowns the other.
         """
         settings, size = self.settings, len(batch.actions)
         if size < settings.minibatches:
@@ -145,7 +151,9 @@ class PPO:
         assert isinstance(last, nn.Linear)
         self.return_scale.update(returns, last)
         batch = batch._replace(
-            advantages=standardised(self.return_scale.combined(batch.advantages, weights)),
+            advantages=standardised(
+                self.return_scale.combined(batch.advantages, weights, apart=apart)
+            ),
             values=self.return_scale.targets(batch.values),
             returns=self.return_scale.targets(batch.returns),
         )

@@ -183,15 +183,19 @@ class ReturnScale:
         """Outputs ``(..., H)`` that stand for returns."""
         return (returns - self.mean.to(returns)) / _or_one(self.std).to(returns)
 
-    def combined(self, advantages: Tensor, weights: Sequence[float] | None = None) -> Tensor:
-        """Advantages ``(B, H)`` of all heads in their returns' units, weighed and added: ``(B,)``.
+    def combined(
+        self, advantages: Tensor, weights: Sequence[float] | None = None, *, apart: bool = True
+    ) -> Tensor:
+        """Advantages ``(B, H)`` of all heads, weighed and added: ``(B,)``.
 
         Args:
             advantages: In units of reward.
             weights: Of each head; all 1 by default.
+            apart: Whether each head's are taken in the unit of its own returns, or all as they are.
         """
-        chosen = [1.0] * len(self.mean) if weights is None else list(weights)
-        return advantages @ (torch.tensor(chosen).to(self.std) / _or_one(self.std)).to(advantages)
+        chosen = torch.tensor([1.0] * len(self.mean) if weights is None else list(weights))
+        units = _or_one(self.std) if apart else torch.ones_like(self.std)
+        return advantages @ (chosen.to(units) / units).to(advantages)
 
     @torch.no_grad()
     def update(self, returns: Tensor, last: nn.Linear) -> None:

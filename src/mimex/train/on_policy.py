@@ -162,7 +162,10 @@ class OnPolicyAgent(Learner):
         with self.clock("learning"):
             batch = make_batch(algorithm, self.rollout, rewards, beta)
             metrics = algorithm.update(
-                batch, (step - frames) / self.horizon, (1.0, beta)[: algorithm.heads]
+                batch,
+                (step - frames) / self.horizon,
+                (1.0, beta)[: algorithm.heads],
+                apart=algorithm.heads == 1 or _paid(rewards.extrinsic),
             )
             algorithm.encoder.normaliser.sync()
         self.updates += 1
@@ -260,3 +263,12 @@ class OnPolicyAgent(Learner):
     def evidence(self) -> dict[str, Any]:
         """The rollout."""
         return {"rollout": self.rollout.arrays()}
+
+
+def _paid(rewards: Tensor) -> bool:
+    """Whether the task paid something in a rollout of any process.
+
+    Where it did not, its costs are all that it told. They count as they are beside the bonus: in a
+    unit of their own they would outweigh any novelty, and the policy's noise would go.
+    """
+    return float(processes.mean((rewards > 0).any().double())) > 0
