@@ -84,9 +84,8 @@ class PPOSettings:
     """Below this the policy's standard deviation does not fall."""
     two_heads: bool = False
     """Whether the bonus has a value head of its own, with its own discount and a return that runs
-    on across episodes; otherwise both rewards are one stream, as published. What the task pays and
-    the bonus are then each taken in the unit of their own returns, so that a rare reward is not lost
-    among bonuses; in rollouts in which the task only costs, both as they are."""
+    on across episodes; otherwise both rewards are one stream, as published. Each stream then counts
+    in the unit of its own returns; in rollouts in which the task only costs, both as they are."""
     intrinsic_discount: float = 0.99
     """Gamma of the bonus's own return, where there are two heads."""
 
