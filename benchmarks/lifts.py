@@ -11,26 +11,20 @@ fell, or the arm was touched.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import describe
+from benchmarks.machine import table_of_runs
 from mimex.commands.build import load_agent, make_env
-from mimex.nn.parallel import use_workers
 
 RESULTS = Path(__file__).parent / "results" / "lifts.md"
 ENVS, STEPS, SEED = 128, 1_000, 9
-HEAD = (
-    "| run | steps | episodes | with a lift | its steps, median | of them held | ended early |\n"
-    "|---|---|---|---|---|---|---|"
-)
 
 
-def row(run: Path) -> str:
-    """A run's line of the table."""
+def row(run: Path) -> dict[str, str]:
+    """A run's cells by column."""
     config, agent, step = load_agent(run, "latest")
     env = make_env(config, ENVS)
     simulation: Any = env.unwrapped
@@ -53,27 +47,17 @@ def row(run: Path) -> str:
             lifted[env_row] = held[env_row] = 0
     env.close()
     words = [f"{np.median(lengths):.0f}", f"{np.mean(shares):.0%}"] if lengths else ["", ""]
-    cells = [run.name, f"{step:,}", str(episodes), str(len(lengths)), *words, str(early)]
-    return f"| {' | '.join(cells)} |"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders of Pick or Move")
-    parser.add_argument("--write", action="store_true")
-    args = parser.parse_args()
-    use_workers(1)
-    lines = [HEAD, *(row(run) for run in args.runs)]
-    text = "\n".join(lines)
-    print(text)
-    if args.write:
-        told = [" ".join(line.split()) for line in (__doc__ or "").splitlines()[4:] if line]
-        RESULTS.write_text(
-            f"# Lifts: held or tossed?\n\n{' '.join(told)}\n\n{text}\n\n{describe()}\n"
-        )
+    return {
+        "run": run.name,
+        "steps": f"{step:,}",
+        "episodes": str(episodes),
+        "with a lift": str(len(lengths)),
+        "its steps, median": words[0],
+        "of them held": words[1],
+        "ended early": str(early),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    title = "Lifts: held or tossed?"
+    table_of_runs(__doc__ or "", title, RESULTS, "run folders of Pick or Move", row)
