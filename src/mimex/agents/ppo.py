@@ -119,12 +119,7 @@ class PPO:
         return self.return_scale.values(found)
 
     def update(
-        self,
-        batch: Batch,
-        done: float = 0.0,
-        weights: Sequence[float] | None = None,
-        *,
-        apart: bool = True,
+        self, batch: Batch, done: float = 0.0, weights: Sequence[float] = (), apart: bool = True
     ) -> Metrics:
         """Learns from a rollout.
 
@@ -132,8 +127,7 @@ class PPO:
             batch: The rollout; advantages, values and returns in units of reward.
             done: Share of the run that is behind us, for a learning rate with a schedule.
             weights: Of each head's advantages; all 1 by default.
-            apart: Whether each head's advantages are divided by the deviation of its returns, where
-                values are normalised: so neither stream drowns the other.
+            apart: Whether each is divided by its returns' deviation, so that none drowns another.
         """
         settings, size = self.settings, len(batch.actions)
         if size < settings.minibatches:
@@ -150,10 +144,9 @@ class PPO:
         last = self.critic[-1]
         assert isinstance(last, nn.Linear)
         self.return_scale.update(returns, last)
+        advantages = self.return_scale.combined(batch.advantages, weights, apart=apart)
         batch = batch._replace(
-            advantages=standardised(
-                self.return_scale.combined(batch.advantages, weights, apart=apart)
-            ),
+            advantages=standardised(advantages),
             values=self.return_scale.targets(batch.values),
             returns=self.return_scale.targets(batch.returns),
         )

@@ -184,7 +184,7 @@ class ReturnScale:
         return (returns - self.mean.to(returns)) / _or_one(self.std).to(returns)
 
     def combined(
-        self, advantages: Tensor, weights: Sequence[float] | None = None, *, apart: bool = True
+        self, advantages: Tensor, weights: Sequence[float] = (), *, apart: bool = True
     ) -> Tensor:
         """Advantages ``(B, H)`` of all heads, weighed and added: ``(B,)``.
 
@@ -193,7 +193,7 @@ class ReturnScale:
             weights: Of each head; all 1 by default.
             apart: Whether each head's are taken in the unit of its own returns, or all as they are.
         """
-        chosen = torch.tensor([1.0] * len(self.mean) if weights is None else list(weights))
+        chosen = torch.tensor(list(weights) or [1.0] * len(self.mean))
         units = _or_one(self.std) if apart else torch.ones_like(self.std)
         return advantages @ (chosen.to(units) / units).to(advantages)
 
