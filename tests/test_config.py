@@ -154,6 +154,14 @@ def test_from_pixels_the_cpu_preset_is_drqv2_as_published():
     assert preset("cpu", "pixels", "dmc/cartpole_balance").drqv2 == PUBLISHED
 
 
+def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs():
+    small = preset("small", task="dmc/cartpole_swingup_sparse")
+    assert small.suite.quality == "fast"
+    assert small.suite.image_size < preset("paper", task=small.task).suite.image_size
+    for name in ("batch", "filters", "hidden"):
+        assert getattr(small.drqv2, name) < getattr(PUBLISHED, name)
+
+
 def test_a_suites_state_is_its_own_feature_normalised():
     state = preset("cpu", task="dmc/cartpole_swingup")
     assert state.observation == "state"
@@ -170,6 +178,7 @@ def test_a_suites_state_is_its_own_feature_normalised():
         (["dmc/cartpole_swingup"], "drqv2", "state"),
         (["--bonus", "mimex", "dmc/cartpole_swingup", "--preset=paper"], "drqv2", "pixels"),
         (["dmc/cartpole_swingup", "--observation", "pixels"], "drqv2", "pixels"),
+        (["dmc/cartpole_swingup", "--preset", "small"], "drqv2", "pixels"),
         (["dmc/cartpole_swingup", "--agent", "ppo"], "ppo", "state"),
         (["FrankaReach", "--agent=drqv2"], "drqv2", "oracle"),
         (["gym/CartPole-v1"], "ppo", "task"),
@@ -190,6 +199,10 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["dmc/cartpole_swingup", "--agent", "ppo", "--preset", "paper"], "no ppo on dmc/.*drqv2"),
         (["FrankaReach", "--agent", "drqv2", "--preset", "paper"], "no drqv2 on Franka.*only ppo"),
         (["gym/CartPole-v1", "--preset", "paper"], "no ppo on gym/CartPole-v1: use --preset cpu"),
+        (["gym/CartPole-v1", "--preset", "small"], "'small', which has no ppo on gym/CartPole-v1"),
+        (["FrankaReach", "--preset", "small"], "'small', which has no ppo on FrankaReach"),
+        (["dmc/cartpole_swingup", "--agent=ppo", "--preset=small"], "no ppo on dmc/.*only drqv2"),
+        (["dmc/cartpole_swingup", "--preset=small", "--observation=state"], "made for pictures"),
         (["gym/CartPol-v1"], "did you mean 'gym/CartPole-v1'"),
         (["CartPole-v1"], "did you mean 'gym/CartPole-v1'"),
         (["gym/CartPole-v1", "--reward", "dense"], "has a reward of its own"),

@@ -69,7 +69,7 @@ class DrQv2:
         self._at_once = ROWS_AT_ONCE if self.pixels else VECTORS_AT_ONCE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.encoder = InputEncoder(reader)
+            self.encoder = InputEncoder(reader, settings.filters)
             width = self.encoder.features
             self.actor = Actor(width, actions.size, settings)
             self.critic = Critic(width, actions.size, settings)

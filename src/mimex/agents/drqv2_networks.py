@@ -37,9 +37,10 @@ class InputEncoder(nn.Module):
 
     Args:
         reader: Of the observations.
+        filters: Of each convolution.
     """
 
-    def __init__(self, reader: ObservationReader) -> None:
+    def __init__(self, reader: ObservationReader, filters: int) -> None:
         super().__init__()
         self.shape: tuple[int, ...] = (reader.vector,)
         self.features, self.vector, self.depth = reader.vector, reader.vector, 0
@@ -48,7 +49,7 @@ class InputEncoder(nn.Module):
             self.depth, side = reader.square_image
             planes = math.ceil(4 * self.vector / side**2)
             self.shape = (self.depth + planes, side, side)
-            self.pixels = PixelEncoder(self.depth, side)
+            self.pixels = PixelEncoder(self.depth, side, filters)
             self.features += self.pixels.features
 
     def pack(self, stored: Stored) -> Tensor:

@@ -39,6 +39,8 @@ class DrQv2Settings:
     """Noise is cut off here when learning, in units of action."""
     shift: int = 4
     """Largest random shift of frames (pixels)."""
+    filters: int = 32
+    """Filters of each of the encoder's four convolutions."""
     trunk: int = 50
     """Numbers that actor and critic make of the encoder's features."""
     hidden: int = 1024
@@ -49,7 +51,7 @@ class DrQv2Settings:
     def __post_init__(self) -> None:
         for name in ("lr", "batch", "n_step", "update_every", "std_start", "std_steps", "std_clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        for name in ("trunk", "hidden"):
+        for name in ("filters", "trunk", "hidden"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         for name in ("seed_steps", "random_steps", "std_end", "shift"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")

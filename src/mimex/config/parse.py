@@ -22,7 +22,7 @@ def preset(
     """The defaults of a preset.
 
     Args:
-        name: "cpu" or "paper".
+        name: One of ``PRESETS``.
         observation: A kind of observation that they are for; None for the preset's own.
         task: The task that they are for; any of PixMC-Sparse gives the same.
         agent: The algorithm that they are for; None for the usual one of such tasks.

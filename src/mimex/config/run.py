@@ -23,7 +23,7 @@ from mimex.train.off_policy import OffPolicySettings
 from mimex.train.on_policy import LoopSettings
 
 AGENTS = ("ppo", "drqv2")
-PRESETS = ("cpu", "paper")
+PRESETS = ("cpu", "paper", "small")
 VISIONS = ("cnn", "vit")
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -133,8 +133,9 @@ class TrainConfig:
     out: Path | None = None
     """The run folder; by default runs/TASK-REWARD-BONUS-SEED, with the observation (dmc/) or the
     agent (gym/) in place of the reward. The same command continues there."""
-    preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper}")] = "cpu"
-    """Defaults chosen by measurement on two cores, or the published ones."""
+    preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper,small}")] = "cpu"
+    """Defaults chosen by measurement on two cores, the published ones, or (dmc/ from pixels) fewer and
+    smaller pictures and networks, with scores of their own."""
     processes: int = 1
     """Processes on this machine that share the environments and learn as one (ppo); torchrun starts
     them on many machines. A run may be continued with another number, and then begins new episodes.

@@ -8,9 +8,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-FILTERS = 32
-"""Of each convolution (DrQ-v2)."""
-
 STRIDES = (2, 1, 1, 1)
 """Of the convolutions, 3 x 3 each, without padding (DrQ-v2)."""
 
@@ -23,19 +20,20 @@ class PixelEncoder(nn.Module):
     Args:
         channels: Of a stack of frames.
         image_size: Height and width of the frames (pixels).
+        filters: Of each convolution.
     """
 
-    def __init__(self, channels: int, image_size: int) -> None:
+    def __init__(self, channels: int, image_size: int, filters: int = 32) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         depth, side = channels, image_size
         for stride in STRIDES:
-            layers += [nn.Conv2d(depth, FILTERS, 3, stride), nn.ReLU(inplace=True)]
-            depth, side = FILTERS, (side - 3) // stride + 1
+            layers += [nn.Conv2d(depth, filters, 3, stride), nn.ReLU(inplace=True)]
+            depth, side = filters, (side - 3) // stride + 1
         if side < 1:
             raise ValueError(f"image_size={image_size} pixels is too small for the convolutions.")
         self.convolutions = nn.Sequential(*layers)
-        self.features = FILTERS * side**2
+        self.features = filters * side**2
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.orthogonal_(module.weight, math.sqrt(2))

@@ -64,7 +64,7 @@ class Family(ABC):
         """The defaults of a preset.
 
         Args:
-            name: "cpu" or "paper".
+            name: One of ``PRESETS``.
             agent: The algorithm.
             observation: What it sees; None for the preset's own.
             task: The task.
@@ -98,12 +98,21 @@ class Family(ABC):
         """Environments that reset in the same step."""
 
 
-def require_published(name: str, agent: str, published: str, task: str) -> None:
-    """Raises an error if a preset asks for published numbers where there are none."""
-    if name == "paper" and agent != published:
-        other = f", only {published}" if published else ""
+def require_preset(name: str, agent: str, task: str, *, paper: str = "", small: str = "") -> None:
+    """Raises an error if there is no such preset.
+
+    Args:
+        name: The preset.
+        agent: The algorithm that asks for it.
+        task: The task.
+        paper: The algorithm that the family has published numbers for; empty for none.
+        small: The one that has a smaller preset than the cpu's; empty for none.
+    """
+    only = {"paper": paper, "small": small}.get(name, agent)
+    if agent != only:
+        other = f", only {only}" if only else ""
         raise ValueError(
-            f"--preset is 'paper', but the paper has no {agent} on {task}{other}: use --preset cpu"
+            f"--preset is {name!r}, which has no {agent} on {task}{other}: use --preset cpu"
         )
 
 

@@ -13,8 +13,14 @@ from gymnasium.vector import VectorEnv
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.bonus.autoencoder import RELEASED
-from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_published
-from mimex.config.presets import PUBLISHED_SCALE, SMALL, SMALL_PIXELS, SMALL_STATE
+from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_preset
+from mimex.config.presets import (
+    PUBLISHED_SCALE,
+    SMALL,
+    SMALL_PICTURES,
+    SMALL_PIXELS,
+    SMALL_STATE,
+)
 from mimex.envs.dmc_tasks import NAMES, PREFIX
 from mimex.envs.nearest import choose
 from mimex.nn.parallel import available_cores
@@ -84,8 +90,8 @@ class Suite(Family):
         return tuple(PREFIX + name for name in NAMES)
 
     def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
-        require_published(name, agent, "drqv2", task)
-        observation = observation or ("pixels" if name == "paper" else "state")
+        require_preset(name, agent, task, paper="drqv2", small="drqv2")
+        observation = observation or ("state" if name == "cpu" else "pixels")
         pixels = observation == "pixels"
         chosen: dict[str, Any] = {
             "observation": observation,
@@ -109,6 +115,13 @@ class Suite(Family):
                 "scale": PUBLISHED_SCALE,
                 "mimex": released,
             }
+        if name == "small":
+            if not pixels:
+                raise ValueError(
+                    "--preset is 'small', but is made for pictures: use --observation pixels, or "
+                    "--preset cpu from state"
+                )
+            return chosen | SMALL_PICTURES
         return chosen | {"drqv2": _published(task) if pixels else SMALL_STATE}
 
     def check(self, config: TrainConfig) -> None:

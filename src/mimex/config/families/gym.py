@@ -14,7 +14,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.error import Error as GymnasiumError
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_published
+from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_preset
 from mimex.config.presets import SMALL, SMALL_STATE
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Gym(Family):
         return True
 
     def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
-        require_published(name, agent, "", task)
+        require_preset(name, agent, task)
         chosen: Overrides = {"observation": observation or OWN, "reward": OWN, "steps": STEPS}
         if agent == "ppo":
             return {**chosen, **SMALL}

@@ -11,7 +11,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.autoencoder import RELEASED
 from mimex.config.declared import settings_of
-from mimex.config.families.base import BONUSES_OF_NUMBERS, Family, Overrides, require_published
+from mimex.config.families.base import BONUSES_OF_NUMBERS, Family, Overrides, require_preset
 from mimex.config.presets import (
     ALL_WINDOWS,
     COVERS_COSTS,
@@ -66,7 +66,7 @@ class PixMC(Family):
         return TASKS
 
     def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
-        require_published(name, agent, "ppo", task)
+        require_preset(name, agent, task, paper="ppo")
         observation = observation or "oracle"
         pixels = observation == "pixels"
         chosen = {"observation": observation, "reward": "sparse"}
