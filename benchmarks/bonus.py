@@ -24,7 +24,7 @@ from rich.progress import track
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
 from mimex import ICM, RND, MIMEx, Window, use_workers
-from mimex.bonus.autoencoder import RELEASED
+from mimex.bonus.autoencoder import PAPER, RELEASED
 
 SHAPES = [(16384, 5, 27, 1), (16384, 5, 384, 1), (16384, 5, 384, 5), (512, 5, 39200, 1)]
 ACTIONS = 9
@@ -55,7 +55,7 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
     window = Window(features, actions=torch.randn(windows, length, ACTIONS))
     plain = PlainMIMEx(width, length, masks)
     shorter = PlainMIMEx(width, length, masks, class_token=False)
-    ours = MIMEx(width, length, masks=masks)
+    ours = MIMEx(width, length, masks=masks, size=PAPER)
     released = MIMEx(width, length, masks=masks, size=RELEASED)
     rnd, icm = RND(width, length), ICM(width, ACTIONS, length)
     return {
@@ -73,8 +73,7 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
 
 def flops(windows: int, length: int, width: int, masks: int) -> float:
     """Floating-point operations of the matrix products in one of our train-and-score steps."""
-    size = MIMEx(2, length).size
-    bonus = MIMEx(2, length)
+    size, bonus = PAPER, MIMEx(2, length)
     hidden = round(bonus.effective_ratio * length)
     kept = length - hidden
     choices = length if kept == 1 else 10**9  # different masks there are

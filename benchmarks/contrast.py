@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mimex import PAPER
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.types import Window
@@ -91,10 +92,13 @@ WORLDS: dict[str, Callable[[Floats, np.random.Generator], Tensor]] = {
     "picture": picture,
 }
 
+THE_PAPERS: dict[str, Any] = {"size": PAPER, "lr": 1e-4}
+
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in BONUSES if name not in ("none", "constant", "count")},
-    "mimex, lr 1e-3": ("mimex", {"lr": 1e-3}),
-    "mimex, lr 1e-3, actions": ("mimex", {"lr": 1e-3, "action_dim": 4}),
+    "mimex, the paper's": ("mimex", THE_PAPERS),
+    "mimex, the paper's, lr 1e-3": ("mimex", {**THE_PAPERS, "lr": 1e-3}),
+    "mimex, actions": ("mimex", {"action_dim": 4}),
 }
 """Every bonus there is by its defaults, and MIMEx with other settings."""
 

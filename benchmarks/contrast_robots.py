@@ -17,7 +17,7 @@ from torch import Tensor
 
 import mimex
 import mimex.envs
-from benchmarks.contrast import BATCH, BONUSES, LENGTH, Draw, contrasts, make, table
+from benchmarks.contrast import BATCH, BONUSES, LENGTH, THE_PAPERS, Draw, contrasts, make, table
 from mimex.bonus.masks import LastMask
 from mimex.envs.experts import expert_for
 from mimex.types import Window
@@ -27,13 +27,9 @@ AFTER, ENVS, STEPS = (50, 200, 800), 64, 256
 
 ROWS: dict[str, tuple[str, int, dict[str, Any]]] = {  # the bonus, the stride of windows, settings
     **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant", "count")},
-    "mimex, lr 1e-3": ("mimex", 1, {"lr": 1e-3}),
-    "mimex, lr 1e-3, stride 8, actions": ("mimex", 8, {"lr": 1e-3, "action_dim": True}),
-    "the same, newest step hidden": (
-        "mimex",
-        8,
-        {"lr": 1e-3, "action_dim": True, "mask": LastMask()},
-    ),
+    "mimex, the paper's": ("mimex", 1, THE_PAPERS),
+    "mimex, stride 8, actions": ("mimex", 8, {"action_dim": True}),
+    "the same, newest step hidden": ("mimex", 8, {"action_dim": True, "mask": LastMask()}),
 }
 
 

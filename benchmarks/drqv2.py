@@ -29,7 +29,7 @@ from rich.progress import track
 from benchmarks.bonus import high_water
 from benchmarks.machine import describe
 from benchmarks.plain_drqv2 import PlainDrQv2, PlainReplay
-from mimex import ICM, RND, MIMEx, Window, use_workers
+from mimex import ICM, PAPER, RND, MIMEx, Window, use_workers
 from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
@@ -106,11 +106,11 @@ def methods() -> dict[str, Step]:
         "none": ours(None, "trunk"),
         "rnd, 50 features": ours(RND(trunk, 1), "trunk"),
         "icm, 50 features": ours(ICM(trunk, ACTIONS, 2), "trunk", RUN),
-        "mimex, 50 features": ours(MIMEx(trunk), "trunk", RUN),
-        "mimex, 50 features, drawn one by one": ours(MIMEx(trunk), "trunk"),
-        "mimex, 50 features, runs of 2": ours(MIMEx(trunk), "trunk", run=2),
-        "mimex, 39,200 features": ours(MIMEx(wide), "encoder", RUN),
-        "mimex, 39,200 features, drawn one by one": ours(MIMEx(wide), "encoder"),
+        "mimex, 50 features": ours(MIMEx(trunk, size=PAPER), "trunk", RUN),
+        "mimex, 50 features, drawn one by one": ours(MIMEx(trunk, size=PAPER), "trunk"),
+        "mimex, 50 features, runs of 2": ours(MIMEx(trunk, size=PAPER), "trunk", run=2),
+        "mimex, 39,200 features": ours(MIMEx(wide, size=PAPER), "encoder", RUN),
+        "mimex, 39,200 features, drawn one by one": ours(MIMEx(wide, size=PAPER), "encoder"),
     }
 
 

@@ -14,7 +14,7 @@ from mimex.bonus import BONUSES
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
-    from mimex.bonus.autoencoder import COMPACT, LARGER, AutoencoderSize
+    from mimex.bonus.autoencoder import COMPACT, LARGER, PAPER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
     from mimex.bonus.disagreement import Disagreement
     from mimex.bonus.e3b import E3B
@@ -42,6 +42,7 @@ _HOMES = {
     "AutoencoderSize": "mimex.bonus.autoencoder",
     "COMPACT": "mimex.bonus.autoencoder",
     "LARGER": "mimex.bonus.autoencoder",
+    "PAPER": "mimex.bonus.autoencoder",
     "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",
@@ -62,6 +63,7 @@ __all__ = [
     "AutoencoderSize",
     "COMPACT",
     "LARGER",
+    "PAPER",
     "BonusScale",
     "Rewards",
     "WindowTracker",

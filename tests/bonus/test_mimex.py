@@ -85,13 +85,19 @@ def test_a_reconstruction_is_of_the_mask_that_is_paid_for_and_changes_nothing():
 
 def test_published_weights_with_a_class_token_are_trained_from_there():
     source = mimex.MIMEx(3, length=4, size=mimex.AutoencoderSize(class_token=True), seed=5)
-    bonus = mimex.MIMEx(3, length=4, seed=1)
+    bonus = mimex.MIMEx(3, length=4, size=mimex.PAPER, seed=1)
     assert bonus.autoencoder.cls_token is None  # beyond the paper's text, so only on demand
     bonus.load_published(source.autoencoder.state_dict())
     before = bonus.autoencoder.cls_token.detach().clone()
     assert torch.equal(before, source.autoencoder.cls_token)
     bonus.learn(Window(torch.randn(8, 4, 3)))
     assert not torch.equal(bonus.autoencoder.cls_token, before)
+
+
+def test_published_weights_of_another_size_are_refused_with_the_remedy():
+    source = mimex.MIMEx(3, length=4, size=mimex.PAPER)
+    with pytest.raises(ValueError, match=r"the paper's is mimex\.PAPER"):
+        mimex.MIMEx(3, length=4).load_published(source.autoencoder.state_dict())
 
 
 def test_published_weights_need_a_known_width():

@@ -57,7 +57,8 @@ RELEASED = AutoencoderSize(class_token=True)
 """The released code's model."""
 
 COMPACT = AutoencoderSize(width=64, depth=2, decoder_width=32, decoder_heads=1, mlp_ratio=2.0)
-"""Of the ``cpu`` preset with PPO: a quarter of the paper's cost (benchmarks/results/price.md)."""
+"""The default of MIMEx: a quarter of the paper's cost (benchmarks/results/price.md), and it finds
+what the paper's size and rate do not (benchmarks/results/learning/variants.md)."""
 
 LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
 """The paper's larger decoder: width, depth and heads doubled."""
@@ -278,8 +279,8 @@ class MaskedSequenceAutoencoder(nn.Module):
         except RuntimeError as error:
             self.cls_token = token
             raise ValueError(
-                "these are not the weights of a published model of this size "
-                f"(feature_dim={self.feature_dim}, {self.size}): {error}"
+                "these are not the weights of a published model of this size (the paper's is "
+                f"mimex.PAPER; this: feature_dim={self.feature_dim}, {self.size}): {error}"
             ) from error
 
 

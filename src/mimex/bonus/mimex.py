@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.autoencoder import PAPER, AutoencoderSize, MaskedSequenceAutoencoder
+from mimex.bonus.autoencoder import COMPACT, AutoencoderSize, MaskedSequenceAutoencoder
 from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
@@ -33,8 +33,10 @@ class MIMEx(MaskedPrediction):
         masks: Masks a window, averaged, K.
         mask_type: What is hidden: whole steps ("time"), or single numbers of all steps ("feature").
         mask: Another mask distribution than these (``mimex.masks``).
-        size: Widths and depths of the autoencoder; ``LARGER`` is the paper's larger decoder.
-        lr: Learning rate of Adam.
+        size: Widths and depths of the autoencoder; ``PAPER`` is the paper's, ``LARGER`` that
+            with its larger decoder.
+        lr: Learning rate of Adam; 1e-4 is the paper's. The defaults of both were found by a search
+            on games of exploration (benchmarks/plans/variants.toml).
         actions: Show the action that led to each step, even where the step is hidden, so that the
             agent is not paid for its own action noise. Beyond the paper.
         action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
@@ -57,8 +59,8 @@ class MIMEx(MaskedPrediction):
         *,
         mask_type: MaskType = "time",
         mask: MaskDistribution | None = None,
-        size: AutoencoderSize = PAPER,
-        lr: float = 1e-4,
+        size: AutoencoderSize = COMPACT,
+        lr: float = 3e-3,
         actions: bool = False,
         action_dim: int | None = None,
         padding: Padding = "ignore",
@@ -69,7 +71,7 @@ class MIMEx(MaskedPrediction):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
             raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
-        self.size, self.padding, self.one_hot = size or PAPER, padding, one_hot
+        self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
         kind = TimeMask if mask_type == "time" else FeatureMask
         super().__init__(
             feature_dim,

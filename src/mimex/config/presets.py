@@ -8,7 +8,7 @@ from typing import Any
 
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.autoencoder import COMPACT
+from mimex.bonus.autoencoder import PAPER
 from mimex.train.on_policy import LoopSettings
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}
@@ -24,6 +24,12 @@ ALL_WINDOWS = 1 << 20
 
 PUBLISHED_SCALE = {"beta": 0.05, "unit": "raw"}
 """The paper's: the raw bonus."""
+
+PUBLISHED_BONUSES: Mapping[str, Mapping[str, Any]] = {
+    "mimex": {"size": PAPER, "lr": 1e-4},
+    "rnd": {"lr": 1e-3},
+}
+"""Where the published numbers are not the defaults (``MIMEx``, ``RND``)."""
 
 CPU = PPOSettings(
     lr_schedule="adaptive",
@@ -49,15 +55,6 @@ steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
 COVERS_COSTS = {"alive": 1.0}
 """Of the cpu preset on PixMC-Sparse, where every step costs an action's penalty and touching the
 arm is a way out: an average step's cost is paid back (docs/how-big.md)."""
-
-SEARCHED: Mapping[str, Any] = {
-    "mimex": {"lr": 3e-3, "size": COMPACT},
-    "rnd": {"lr": 3e-3},
-}
-"""Bonuses of the cpu preset with PPO, by a search on games of exploration, on seeds of its own
-(benchmarks/plans/variants.toml and variants_rnd.toml). With the paper's size and rate none of three
-seeds found the end of a deep sea of 20 x 20 by MIMEx; with the paper's size and 1e-3, or with this,
-all of them, and this costs a quarter of the time (benchmarks/results/price.md)."""
 
 STATE_ENVS, PIXEL_ENVS = 512, 64
 """Environments of the cpu preset."""
@@ -87,7 +84,6 @@ SMALL: dict[str, Any] = {
         initial_std=1.0,
     ),
     "loop": LoopSettings(rollout_steps=128),
-    **SEARCHED,
     "eval": {"every": 50_000, "episodes": 20},
     "track": {"checkpoint_every": 50_000},
 }

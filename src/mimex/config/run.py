@@ -134,8 +134,8 @@ class TrainConfig:
     """The run folder; by default runs/TASK-REWARD-BONUS-SEED, with the observation (dmc/) or the
     agent (gym/) in place of the reward. The same command continues there."""
     preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper,small}")] = "cpu"
-    """Defaults chosen by measurement on two cores, the published ones, or (dmc/ from pixels) fewer and
-    smaller pictures and networks, with scores of their own."""
+    """Defaults chosen by measurement on two cores, the published ones, or, for dmc/ from pixels,
+    small pictures and networks, whose scores cannot be compared with published ones."""
     processes: int = 1
     """Processes on this machine that share the environments and learn as one (ppo); torchrun starts
     them on many machines. A run may be continued with another number, and then begins new episodes.

@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.state import Resumable
+from mimex.config.presets import PUBLISHED_BONUSES
 from mimex.envs.nearest import choose
 
 if TYPE_CHECKING:
@@ -22,10 +23,16 @@ OWN = "task"
 Overrides = Mapping[str, Any]
 """Settings of a run by name; of a section, a mapping changes some and an object takes its place."""
 
-BONUSES_OF_NUMBERS: Overrides = {
-    name: {"normalise": True} for name in BONUSES if issubclass(bonus_class(name), Resumable)
-}
-"""Bonuses that see numbers as the environment gave them, whatever their units."""
+
+def replay_bonuses(pixels: bool) -> Overrides:
+    """Bonuses of DrQ-v2: by their published numbers, for with a replay buffer nothing was searched.
+
+    Args:
+        pixels: Whether they see features of pictures; numbers as the environment gave them are
+            normalised, whatever their units.
+    """
+    learning = [name for name in BONUSES if issubclass(bonus_class(name), Resumable)]
+    return {name: {"normalise": not pixels, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
 
 
 class Family(ABC):

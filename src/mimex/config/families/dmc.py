@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.bonus.autoencoder import RELEASED
-from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_preset
+from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
     PUBLISHED_SCALE,
     SMALL,
@@ -101,7 +101,7 @@ class Suite(Family):
         if agent == "ppo":
             return chosen | (SMALL_PIXELS if pixels else SMALL)
         chosen |= {
-            **({} if pixels else BONUSES_OF_NUMBERS),
+            **replay_bonuses(pixels),
             "envs": 1,
             "eval": {"every": 10_000, "episodes": 10},  # DrQ-v2's
             "track": {"checkpoint_every": 50_000},
@@ -121,7 +121,7 @@ class Suite(Family):
                     "--preset is 'small', but is made for pictures: use --observation pixels, or "
                     "--preset cpu from state"
                 )
-            return chosen | SMALL_PICTURES
+            return {**chosen, **SMALL_PICTURES}
         return chosen | {"drqv2": _published(task) if pixels else SMALL_STATE}
 
     def check(self, config: TrainConfig) -> None:

@@ -14,7 +14,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.error import Error as GymnasiumError
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from mimex.config.families.base import BONUSES_OF_NUMBERS, OWN, Family, Overrides, require_preset
+from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import SMALL, SMALL_STATE
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Gym(Family):
             return {**chosen, **SMALL}
         return {
             **chosen,
-            **BONUSES_OF_NUMBERS,
+            **replay_bonuses(pixels=False),
             "envs": 1,
             "drqv2": SMALL_STATE,
             "eval": {"every": 10_000, "episodes": 10},

@@ -11,7 +11,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus.autoencoder import RELEASED
 from mimex.config.declared import settings_of
-from mimex.config.families.base import BONUSES_OF_NUMBERS, Family, Overrides, require_preset
+from mimex.config.families.base import Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
     ALL_WINDOWS,
     COVERS_COSTS,
@@ -19,13 +19,13 @@ from mimex.config.presets import (
     CPU_PIXELS,
     PIXEL_ENVS,
     PIXEL_LRS,
+    PUBLISHED_BONUSES,
     PUBLISHED_ENVS,
     PUBLISHED_LRS,
     PUBLISHED_SCALE,
     REPLAY_ENVS,
     REPLAY_PIXELS,
     REPLAY_STATE,
-    SEARCHED,
     STATE_ENVS,
 )
 from mimex.envs.reward import SHAPINGS
@@ -72,7 +72,7 @@ class PixMC(Family):
         chosen = {"observation": observation, "reward": "sparse"}
         if agent == "drqv2":
             return chosen | {
-                **({} if pixels else BONUSES_OF_NUMBERS),
+                **replay_bonuses(pixels),
                 "envs": REPLAY_ENVS,
                 "scale": COVERS_COSTS,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
@@ -84,14 +84,14 @@ class PixMC(Family):
                 "loop": LoopSettings(bonus_minibatch=ALL_WINDOWS),
                 "vision": {"encoder": "vit", "image_size": 224},
                 "scale": PUBLISHED_SCALE,
-                "mimex": {"padding": "zeros", "size": RELEASED},
+                **PUBLISHED_BONUSES,
+                "mimex": {**PUBLISHED_BONUSES["mimex"], "padding": "zeros", "size": RELEASED},
             }
         return chosen | {
             "envs": PIXEL_ENVS if pixels else STATE_ENVS,
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
             "scale": COVERS_COSTS,
-            **SEARCHED,
         }
 
     def kind(self, config: TrainConfig) -> str:
