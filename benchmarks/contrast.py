@@ -103,9 +103,10 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 """Every bonus there is by its defaults, and MIMEx with other settings."""
 
 
-def make(name: str, **settings: Any) -> IntrinsicReward:
-    """A bonus by its name."""
-    bonus: IntrinsicReward = bonus_class(name)(length=LENGTH, normalise=True, **settings)
+def make(kind: str | type[IntrinsicReward], **settings: Any) -> IntrinsicReward:
+    """A bonus by its name, or of a class."""
+    chosen: Any = bonus_class(kind) if isinstance(kind, str) else kind
+    bonus: IntrinsicReward = chosen(length=LENGTH, normalise=True, **settings)
     return bonus
 
 

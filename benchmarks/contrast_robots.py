@@ -18,24 +18,40 @@ from torch import Tensor
 import mimex
 import mimex.envs
 from benchmarks.contrast import BATCH, BONUSES, LENGTH, THE_PAPERS, Draw, contrasts, make, table
+from benchmarks.random_targets import RandomTargets
+from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.masks import LastMask
 from mimex.envs.experts import expert_for
 from mimex.types import Window
 
-TASKS = ("FrankaReach", "FrankaPick", "KukaReach", "KukaPick")
+ONE_GOAL = {"goal_spread": 0.0, "episode_steps": 100}
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{task: (task, {}) for task in ("FrankaReach", "FrankaPick", "KukaReach", "KukaPick")},
+    "FrankaReach, far goal": ("FrankaReach", ONE_GOAL | {"goal_offset": (0.0, 0.0, 0.35)}),
+    "KukaReach, far goal": ("KukaReach", ONE_GOAL | {"goal_offset": (0.0, 0.4, 0.4)}),
+}
+"""Tasks and their settings; the far goals are those of the plan far-goal."""
+
 AFTER, ENVS, STEPS = (50, 200, 800), 64, 256
 
-ROWS: dict[str, tuple[str, int, dict[str, Any]]] = {  # the bonus, the stride of windows, settings
+Row = tuple[str | type[IntrinsicReward], int, dict[str, Any]]
+"""The bonus, the stride of windows, settings."""
+
+ROWS: dict[str, Row] = {
     **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant", "count")},
     "mimex, the paper's": ("mimex", 1, THE_PAPERS),
     "mimex, stride 8, actions": ("mimex", 8, {"action_dim": True}),
     "the same, newest step hidden": ("mimex", 8, {"action_dim": True, "mask": LastMask()}),
+    "mimex, random targets": (RandomTargets, 1, {}),
 }
 
 
-def play(task: str, *, expert: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def play(name: str, *, expert: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Observations, actions, ends and "within the part that is scored", ``(M, N, ...)`` each."""
-    env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=ENVS, observation="oracle")
+    task, settings = TASKS[name]
+    env: Any = gymnasium.make_vec(
+        f"mimex/{task}-v0", num_envs=ENVS, observation="oracle", **settings
+    )
     observation, _ = env.reset(seed=1 if expert else 0)
     rng, solver = np.random.default_rng(0), expert_for(task)(env) if expert else None
     observations, actions, ends = [], [], []
@@ -87,7 +103,7 @@ def drawn(task: str, stride: int) -> Draw:
     return draw
 
 
-def cell(row: tuple[str, int, dict[str, Any]], task: str) -> Iterator[float]:
+def cell(row: Row, task: str) -> Iterator[float]:
     """Contrasts of one bonus on one task."""
     name, stride, settings = row
     draw = drawn(task, stride)
