@@ -66,7 +66,7 @@ sees. Return on cartpole_swingup after
 
 SMALL_PICTURES: Mapping[str, Any] = {
     "steps": 100_000,
-    "suite": {"image_size": 48, "quality": "fast"},
+    "suite": {"image_size": 40, "quality": "fast"},
     "drqv2": replace(PUBLISHED, batch=64, filters=16, shift=2, hidden=256, lr=3e-4),
 }
 """DrQ-v2 of the small preset, from pictures of the control suite: 100,000 frames within minutes of
