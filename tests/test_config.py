@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import tyro
 
+from mimex import RND, MIMEx
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.autoencoder import COMPACT, RELEASED, AutoencoderSize
+from mimex.bonus.autoencoder import COMPACT, PAPER, RELEASED, AutoencoderSize
 from mimex.bonus.masks import FeatureMask
 from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
@@ -160,6 +161,13 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
     assert small.suite.image_size < preset("paper", task=small.task).suite.image_size
     for name in ("batch", "filters", "hidden"):
         assert getattr(small.drqv2, name) < getattr(PUBLISHED, name)
+
+
+@pytest.mark.parametrize("task", ["FrankaReach", "dmc/cartpole_swingup", "gym/Pendulum-v1"])
+def test_bonuses_are_the_librarys_with_ppo_and_the_published_ones_with_drqv2(task):
+    ours, published = (preset("cpu", None, task, agent) for agent in ("ppo", "drqv2"))
+    assert (ours.mimex.size, ours.mimex.lr, ours.rnd.lr) == (COMPACT, MIMEx().lr, RND().lr)
+    assert (published.mimex.size, published.mimex.lr, published.rnd.lr) == (PAPER, 1e-4, 1e-3)
 
 
 def test_a_suites_state_is_its_own_feature_normalised():
