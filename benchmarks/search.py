@@ -31,7 +31,7 @@ PLANS = Path(__file__).parent / "plans"
 RESULTS = Path(__file__).parent / "results" / "learning"
 BASE, PRESET = "before", "3-x-16-discount-0.98-std-0.5"
 EVERY = 250_000  # steps from one evaluation that counts to the next; some runs had no more
-PIXELS, PIXELS_EVERY = "FrankaReach from pixels", 50_000
+PIXELS, PIXELS_EVERY = "FrankaReach_pixels", 50_000
 
 Runs = dict[str, dict[str, list[tuple[float, float]]]]
 """By setting and task, each seed's mean return and last success within the budget."""
@@ -59,7 +59,8 @@ def read(folder: Path, budgets: dict[str, int]) -> Runs:
 
 def table(found: Runs, tasks: list[str]) -> list[str]:
     """A row for each setting, a column for each task, and the mean over tasks."""
-    lines = ["| setting | tasks | mean | worst | " + " | ".join(tasks) + " |"]
+    titles = [task.replace("_", " from ") for task in tasks]
+    lines = ["| setting | tasks | mean | worst | " + " | ".join(titles) + " |"]
     lines.append("|---" * (4 + len(tasks)) + "|")
     for setting in sorted(found, key=lambda name: (name != BASE, name == PRESET, name)):
         shares, cells = [], []
