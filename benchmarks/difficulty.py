@@ -76,17 +76,18 @@ def difficulty_table(groups: Sequence[Group], experts: Mapping[str, float] | Non
         experts: Success rates of the scripted experts by task.
     """
     lines = [
-        "| task | reward | steps | success | on the way | first step with reward |",
-        "|---|---|---|---|---|---|",
+        "| task | reward | steps | success | on the way | first step with reward | episode |",
+        "|---|---|---|---|---|---|---|",
     ]
     for group in groups:
         words, rate = milestone(group)
-        first = first_reward(group)
+        first, length = first_reward(group), final_mean(group, "train/episode_steps")
         lines.append(
             f"| {group.task} | {group.label} | {steps(group):,}"
             f"{'' if finished(group) else ' so far'} | {final_mean(group, 'eval/success'):.0%} "
             f"| {'not reported' if rate is None else f'{words} {rate:.0%}'} "
-            f"| {'not reported' if first is None else _step(first)} |"
+            f"| {'not reported' if first is None else _step(first)} "
+            f"| {'not reported' if length is None else f'{length:.0f}'} |"
         )
     expert_column = experts is not None
     lines += ["", f"| task | is exploration the problem? |{' scripted expert |' * expert_column}"]
@@ -121,14 +122,14 @@ def main() -> None:
     groups = by_reward(runs)
     experts = {task: float(play(task, EXPERT_SEEDS).mean()) for task in by_task(groups)}
     table = difficulty_table(groups, experts)
-    budget = max(map(steps, groups))
     print(table)
     for run in runs:
         write_csv(run, RESULTS / "difficulty" / f"{run.name}.csv")
     with matplotlib.rc_context(STYLE):
         save(difficulty_figure(groups), RESULTS / "difficulty", ("png", "pdf"))
     (RESULTS / "difficulty.md").write_text(
-        f"# Difficulty map\n\nPPO without a bonus, from state, one seed each, {budget:,} steps.\n\n"
+        "# Difficulty map\n\nPPO without a bonus, from state, one seed each: success of the last "
+        "evaluations, and the mean length of the last training episodes, in steps.\n\n"
         f"![The map](difficulty.png)\n\n{table}\n{commands(runs)}"
     )
 

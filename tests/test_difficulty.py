@@ -53,6 +53,15 @@ def test_runs_with_a_bonus_do_not_count():
     assert by_reward([run_of("FrankaPick", "sparse", 1.0, bonus="mimex")]) == []
 
 
+def test_the_length_of_episodes_stands_beside_each_cell():
+    short, long = run_of("FrankaPick", "sparse", 0.0), run_of("FrankaPick", "dense", 1.0)
+    for run, length in ((short, 15.0), (long, 400.0)):
+        run.columns["train/episode_steps"] = np.array([300.0, length])
+    groups = by_reward([short, long])
+    rows = difficulty_table(groups).splitlines()[2:4]
+    assert [row.split("|")[-2].strip() for row in rows] == ["400", "15"]
+
+
 def test_seeds_are_averaged():
     runs = [run_of("FrankaPick", "sparse", s, rate=s, seed=i) for i, s in enumerate([0.0, 0.5])]
     (group,) = by_reward(runs)
@@ -64,7 +73,7 @@ def test_runs_that_did_not_report_are_not_taken_for_failures():
     groups = by_reward([run_of("FrankaReach", "sparse", 1.0, reached="")])
     assert milestone(groups[0])[1] is None
     assert first_reward(groups[0]) is None
-    assert "| not reported | not reported |" in difficulty_table(groups)
+    assert "| not reported | not reported | not reported |" in difficulty_table(groups)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def first_reward(group: Group) -> float | None:
 
 
 def difficulty_figure(groups: Sequence[Group]) -> Figure:
-    """The map as three tables of coloured cells: success, milestone, first step with reward."""
+    """The map as tables of coloured cells: success, milestone, first reward, episode length."""
     tasks = list(dict.fromkeys(group.task for group in groups))
     labels = list(dict.fromkeys(group.label for group in groups))
     # By group: how light its cell is, and what is written there.
@@ -53,8 +53,9 @@ def difficulty_figure(groups: Sequence[Group]) -> Figure:
         "success, evaluated": [_rate(final_mean(group, "eval/success")) for group in groups],
         "lifted, opened or reached": [_rate(milestone(group)[1]) for group in groups],
         "first step with reward": [_first(group) for group in groups],
+        "steps of an episode": _lengths(groups),
     }
-    figure = Figure(figsize=(8.2, 0.9 + 0.33 * len(tasks)), layout="constrained")
+    figure = Figure(figsize=(10.4, 0.9 + 0.33 * len(tasks)), layout="constrained")
     for place, (title, cells) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), place)
         shades = np.full((len(tasks), len(labels)), np.nan)
@@ -76,6 +77,18 @@ def difficulty_figure(groups: Sequence[Group]) -> Figure:
 
 def _rate(value: float | None) -> tuple[float | None, str]:
     return value, "" if value is None else f"{value:.0%}"
+
+
+def _lengths(groups: Sequence[Group]) -> list[tuple[float | None, str]]:
+    """Dark is short, beside the longest episodes of the same task."""
+    lengths = [final_mean(group, "train/episode_steps") for group in groups]
+    longest: dict[str, float] = {}
+    for group, length in zip(groups, lengths, strict=True):
+        longest[group.task] = max(longest.get(group.task, 1.0), length or 0.0)
+    return [
+        (None, "") if length is None else (length / longest[group.task], f"{length:.0f}")
+        for group, length in zip(groups, lengths, strict=True)
+    ]
 
 
 def _first(group: Group) -> tuple[float | None, str]:
