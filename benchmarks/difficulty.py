@@ -126,7 +126,7 @@ def main() -> None:
     for run in runs:
         write_csv(run, RESULTS / "difficulty" / f"{run.name}.csv")
     with matplotlib.rc_context(STYLE):
-        save(difficulty_figure(groups), RESULTS / "difficulty", ("png", "pdf"))
+        save(difficulty_figure(groups), RESULTS / "difficulty", ("png",))
     (RESULTS / "difficulty.md").write_text(
         "# Difficulty map\n\nPPO without a bonus, from state, one seed each: success of the last "
         "evaluations, and the mean length of the last training episodes, in steps.\n\n"
