@@ -248,11 +248,21 @@ def test_published_settings():
         "std_steps": 100_000,
         "std_clip": 0.3,
         "shift": 4,
+        "filters": 32,
         "trunk": 50,
         "hidden": 1024,
         "features": "trunk",
     }
     assert dataclasses.asdict(MIMEX) == settings | {"batch": 1024, "n_step": 1}
+
+
+def test_fewer_filters_make_a_smaller_encoder():
+    drqv2 = DrQv2(reader(9, 40, 40), actions(2), dataclasses.replace(PUBLISHED, filters=16))
+    shapes = [layer.weight.shape[0] for layer in drqv2.encoder.pixels.convolutions[::2]]
+    assert shapes == [16] * 4
+    assert drqv2.encoder.features == 16 * 13**2
+    with pytest.raises(ValueError, match="drqv2.filters is 0"):
+        dataclasses.replace(PUBLISHED, filters=0)
 
 
 def test_networks_have_the_published_shapes():
