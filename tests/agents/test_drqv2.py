@@ -261,7 +261,7 @@ def test_fewer_filters_make_a_smaller_encoder():
     shapes = [layer.weight.shape[0] for layer in drqv2.encoder.pixels.convolutions[::2]]
     assert shapes == [16] * 4
     assert drqv2.encoder.features == 16 * 13**2
-    with pytest.raises(ValueError, match="drqv2.filters is 0"):
+    with pytest.raises(ValueError, match=r"drqv2\.filters is 0"):
         dataclasses.replace(PUBLISHED, filters=0)
 
 
