@@ -24,7 +24,7 @@ from rich.progress import track
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
 from mimex import ICM, RND, MIMEx, Window, use_workers
-from mimex.bonus.autoencoder import PAPER, RELEASED
+from mimex.bonus.size import PAPER, RELEASED
 
 SHAPES = [(16384, 5, 27, 1), (16384, 5, 384, 1), (16384, 5, 384, 5), (512, 5, 39200, 1)]
 ACTIONS = 9

@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 import mimex
 from mimex.bonus import BONUSES, masks
-from mimex.bonus.autoencoder import AutoencoderSize
+from mimex.bonus.size import AutoencoderSize
 from mimex.bonus.state import Shared
 from mimex.config import TrainConfig
 from mimex.data.tracker import WindowTracker

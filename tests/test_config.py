@@ -9,8 +9,8 @@ from mimex import RND, MIMEx
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.autoencoder import COMPACT, PAPER, RELEASED, AutoencoderSize
 from mimex.bonus.masks import FeatureMask
+from mimex.bonus.size import COMPACT, PAPER, RELEASED, AutoencoderSize
 from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.declared import settings_of
@@ -341,3 +341,14 @@ def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper
         assert preset("cpu", task=task).rnd.lr == 3e-3
     theirs = preset("paper", task="FrankaPick").mimex
     assert (theirs.lr, theirs.size) == (1e-4, RELEASED)
+
+
+def test_a_variant_has_its_settings_and_what_is_said_counts():
+    variant = parse(["FrankaReachRight"])
+    assert variant.world.goal_offset == (0.15, -0.3, 0.3)
+    assert variant.world.episode_steps == 100
+    assert variant.ppo == parse(["FrankaReach"]).ppo
+    moved = parse(["FrankaReachRight", "--world.goal-offset", "0", "0", "0"])
+    assert moved.world.goal_offset == (0.0, 0.0, 0.0)
+    assert moved.world.terms == ("goal_bonus=8",)
+    assert parse(["FrankaReachUp", "--preset", "paper", "--observation", "pixels"]).ppo.lr == 1e-3

@@ -14,7 +14,6 @@ from mimex.bonus import BONUSES
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
-    from mimex.bonus.autoencoder import COMPACT, LARGER, PAPER, AutoencoderSize
     from mimex.bonus.base import ConstantBonus, IntrinsicReward, NoBonus
     from mimex.bonus.disagreement import Disagreement
     from mimex.bonus.e3b import E3B
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from mimex.bonus.pseudocount import PseudoCount
     from mimex.bonus.rnd import RND
     from mimex.bonus.scale import BonusScale, Rewards
+    from mimex.bonus.size import COMPACT, LARGER, PAPER, AutoencoderSize
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
     from mimex.interop.vector import wrap, wrap_vector
@@ -39,10 +39,10 @@ _HOMES = {
     "Rewards": "mimex.bonus.scale",
     "WindowTracker": "mimex.data.tracker",
     "RolloutWindows": "mimex.data.windows",
-    "AutoencoderSize": "mimex.bonus.autoencoder",
-    "COMPACT": "mimex.bonus.autoencoder",
-    "LARGER": "mimex.bonus.autoencoder",
-    "PAPER": "mimex.bonus.autoencoder",
+    "AutoencoderSize": "mimex.bonus.size",
+    "COMPACT": "mimex.bonus.size",
+    "LARGER": "mimex.bonus.size",
+    "PAPER": "mimex.bonus.size",
     "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",

@@ -2,8 +2,9 @@ import pytest
 import torch
 from benchmarks.plain import PlainAutoencoder
 
-from mimex.bonus.autoencoder import LARGER, AutoencoderSize, MaskedSequenceAutoencoder
+from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
 from mimex.bonus.masks import FeatureMask, NextStepMask, TimeMask
+from mimex.bonus.size import LARGER, AutoencoderSize
 
 B, L, D = 12, 5, 9
 

@@ -10,10 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mimex
 from mimex.bonus import bonus_class
-from mimex.bonus.autoencoder import AutoencoderSize
 from mimex.bonus.base import EpisodicReward
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
 from mimex.bonus.prediction import PIECE_WINDOWS
+from mimex.bonus.size import AutoencoderSize
 from mimex.nn.parallel import use_workers
 from mimex.types import Window
 

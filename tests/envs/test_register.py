@@ -6,9 +6,12 @@ import subprocess
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from mimex.envs.catalogue import VARIANTS
+from mimex.envs.experts import run
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.register import register_all
 from mimex.envs.single import Manipulation
@@ -39,3 +42,37 @@ def test_make_and_make_vec_give_both_faces() -> None:
     assert vector.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     with pytest.raises(ValueError, match="did you mean 'reward'"):
         gymnasium.make("mimex/FrankaReach-v0", rewards="dense")
+
+
+def test_a_variant_is_a_published_task_with_other_settings() -> None:
+    variant = gymnasium.make_vec("mimex/FrankaReachUp-v0", num_envs=2, threads=1)
+    by_hand = gymnasium.make_vec(
+        "mimex/FrankaReach-v0",
+        num_envs=2,
+        threads=1,
+        goal_spread=0.0,
+        goal_offset=(0.0, 0.0, 0.35),
+        terms=("goal_bonus=8",),
+        episode_steps=100,
+    )
+    assert variant.unwrapped.settings == by_hand.unwrapped.settings
+    assert np.array_equal(variant.reset(seed=3)[0], by_hand.reset(seed=3)[0])
+    other = gymnasium.make_vec("mimex/FrankaReachUp-v0", num_envs=1, threads=1, episode_steps=7)
+    assert other.unwrapped.episode_steps == 7  # what is said counts
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_expert_solves_the_variants(name) -> None:
+    assert run(name, range(20)).all()
+
+
+def test_noise_does_not_come_to_the_goals_of_the_variants() -> None:
+    """For 25,600 steps of the noise that a policy begins with."""
+    for name in VARIANTS:
+        env = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=256, threads=1)
+        env.reset(seed=0)
+        rng = np.random.default_rng(0)
+        for _ in range(100):
+            action = rng.normal(0, 0.5, env.action_space.shape).astype(np.float32)
+            reward = env.step(action)[1]
+            assert (reward <= 0).all(), name

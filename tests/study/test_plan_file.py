@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from mimex.bonus.autoencoder import LARGER
+from mimex.bonus.size import LARGER
 from mimex.config.families.base import OWN
 from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
 

@@ -49,3 +49,4 @@ def test_of_many_numbers_those_that_differ_most_are_kept():
 
 def test_a_bonus_that_fills_in_nothing_has_no_film():
     assert films(RND(3, seed=1), {"first": windows()}) == []
+    assert films(MIMEx(3, predicts="random", seed=1), {"first": windows()}) == []

@@ -11,57 +11,14 @@ Savings over the textbook arithmetic, none of which changes a number:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mimex.bonus.size import PAPER, AutoencoderSize
 from mimex.nn.transformer import Block, key_bias_of, run, sinusoidal_positions, squared_error
-
-DEEPEST = 100
-"""Blocks of encoder or decoder: more, made one by one, would take for ever instead of failing."""
-
-
-@dataclass(frozen=True)
-class AutoencoderSize:
-    """Widths and depths of the autoencoder; the defaults are the paper's."""
-
-    width: int = 128
-    depth: int = 4
-    heads: int = 4
-    decoder_width: int = 64
-    decoder_depth: int = 1
-    decoder_heads: int = 2
-    mlp_ratio: float = 4.0
-    class_token: bool = False  # a learned token beside the visible ones, as the released code has
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name != "class_token" and not 0 < value < math.inf:
-                raise ValueError(f"{name}={value} must be positive.")
-            if name.endswith("depth") and value > DEEPEST:
-                raise ValueError(f"{name}={value} must be at most {DEEPEST}.")
-        for part in ("", "decoder_"):
-            width, heads = getattr(self, f"{part}width"), getattr(self, f"{part}heads")
-            if width % heads:
-                raise ValueError(f"{part}width={width} is not a multiple of {part}heads={heads}.")
-
-
-PAPER = AutoencoderSize()
-"""The paper's."""
-
-RELEASED = AutoencoderSize(class_token=True)
-"""The released code's model."""
-
-COMPACT = AutoencoderSize(width=64, depth=2, decoder_width=32, decoder_heads=1, mlp_ratio=2.0)
-"""The default of MIMEx: a quarter of the paper's cost (benchmarks/results/price.md), and it finds
-what the paper's size and rate do not (benchmarks/results/learning/variants.md)."""
-
-LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
-"""The paper's larger decoder: width, depth and heads doubled."""
 
 
 class MaskedSequenceAutoencoder(nn.Module):
@@ -77,6 +34,7 @@ class MaskedSequenceAutoencoder(nn.Module):
         size: Widths and depths; ``LARGER`` is the paper's larger decoder.
         action_dim: If given, ``error`` takes actions, and each one conditions the step it led to,
             visible or hidden.
+        output_dim: Numbers that are predicted of a step, where other ones than its features are.
     """
 
     def __init__(
@@ -85,6 +43,7 @@ class MaskedSequenceAutoencoder(nn.Module):
         length: int,
         size: AutoencoderSize = PAPER,
         action_dim: int | None = None,
+        output_dim: int | None = None,
     ) -> None:
         super().__init__()
         if min(feature_dim, length) < 1:
@@ -104,7 +63,7 @@ class MaskedSequenceAutoencoder(nn.Module):
             for _ in range(size.decoder_depth)
         )
         self.decoder_norm = nn.LayerNorm(size.decoder_width, eps=1e-6)
-        self.decoder_pred = nn.Linear(size.decoder_width, feature_dim)
+        self.decoder_pred = nn.Linear(size.decoder_width, output_dim or feature_dim)
         if action_dim is not None:
             self.action_embed = nn.Linear(action_dim, size.width)
             self.decoder_action_embed = nn.Linear(action_dim, size.decoder_width)
@@ -145,8 +104,12 @@ class MaskedSequenceAutoencoder(nn.Module):
         valid: Tensor | None,
         actions: Tensor | None,
         targets: Tensor,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """As ``error`` for K masks at once: ``hidden (K, B, L[, D])`` gives ``(K, B)``."""
+        """As ``error`` for K masks at once: ``hidden (K, B, L[, D])`` gives ``(K, B)``.
+
+        With ``wanted (B, L, output_dim)`` that is predicted of whole steps.
+        """
         features = features.detach()
         if valid is not None:
             targets = targets & (valid if hidden.ndim == 3 else valid.unsqueeze(2))
@@ -168,10 +131,9 @@ class MaskedSequenceAutoencoder(nn.Module):
             rows, back = torch.unique(first, return_inverse=True)
         hidden, targets = hidden.flatten(0, 1)[rows], targets.flatten(0, 1)[rows]  # (R, L)
         decoded, steps, real = self.decoded(features, rows % batch, hidden, valid, actions, targets)
-        pred, flat = self.decoder_pred, features.flatten(0, 1)
-        squares = squared_error(
-            decoded.flatten(0, 1), pred.weight, pred.bias, flat, steps.flatten()
-        )
+        pred, flat = self.decoder_pred, (features if wanted is None else wanted).flatten(0, 1)
+        decoded, steps = decoded.flatten(0, 1), steps.flatten()
+        squares = squared_error(decoded, pred.weight, pred.bias, flat, steps)
         errors: Tensor = (squares.view(real.shape) * real).sum(1) / real.sum(1).clamp(min=1)
         return errors[back].view(masks, batch)
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import sqrt
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.autoencoder import COMPACT, AutoencoderSize, MaskedSequenceAutoencoder
+from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
 from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.bonus.size import COMPACT, AutoencoderSize
 from mimex.bonus.state import Shared
 from mimex.bonus.surprise import window_surprise
+from mimex.nn.mlp import mlp
 from mimex.types import Window
 
 MaskType = Literal["time", "feature"]
 Padding = Literal["ignore", "zeros"]
+Predicts = Literal["features", "random"]
+
+RANDOM_WIDTHS = (128, 64)
+"""Hidden and output width of the frozen network whose features are predicted, where they are."""
 
 
 class MIMEx(MaskedPrediction):
@@ -42,6 +49,9 @@ class MIMEx(MaskedPrediction):
         action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
         padding: Steps before an episode's first are neither seen nor scored ("ignore"), or are
             zeros like any other input ("zeros", as published).
+        predicts: What is predicted of a hidden step: its "features", or what a frozen "random"
+            network makes of them, which cannot be copied from the visible steps beside it. Beyond
+            the paper; whole steps only.
         one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
             normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
             first windows tell.
@@ -64,6 +74,7 @@ class MIMEx(MaskedPrediction):
         actions: bool = False,
         action_dim: int | None = None,
         padding: Padding = "ignore",
+        predicts: Predicts = "features",
         one_hot: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:
@@ -71,6 +82,14 @@ class MIMEx(MaskedPrediction):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
             raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
+        if predicts not in get_args(Predicts):
+            raise ValueError(f"predicts={predicts!r} is unknown: use 'features' or 'random'.")
+        if predicts == "random" and (mask_type == "feature" or isinstance(mask, FeatureMask)):
+            raise ValueError(
+                "predicts='random' is of whole steps: use mask_type='time', or a mask that hides "
+                "whole steps."
+            )
+        self.predicts = predicts
         self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
         kind = TimeMask if mask_type == "time" else FeatureMask
         super().__init__(
@@ -85,11 +104,19 @@ class MIMEx(MaskedPrediction):
         )
 
     def build(self, feature_dim: int) -> nn.Module:
-        """The autoencoder."""
+        """The autoencoder, and the frozen network where its features are predicted."""
+        random = self.predicts == "random"
         self.autoencoder = MaskedSequenceAutoencoder(
-            feature_dim, self.length, self.size, self.action_dim
+            feature_dim,
+            self.length,
+            self.size,
+            self.action_dim,
+            output_dim=RANDOM_WIDTHS[-1] if random else None,
         )
-        return self.autoencoder
+        if not random:
+            return self.autoencoder
+        self.random = mlp((feature_dim, *RANDOM_WIDTHS), gain=sqrt(2)).requires_grad_(False)
+        return nn.ModuleDict({"autoencoder": self.autoencoder, "random": self.random})
 
     def load_published(self, state_dict: Mapping[str, Any]) -> None:
         """Loads the weights of a published model and begins to train from there."""
@@ -106,10 +133,11 @@ class MIMEx(MaskedPrediction):
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The autoencoder's error on the hidden steps, or its surprise by codes."""
-        if self.one_hot:
-            targets = self.mask.targets(hidden)
+        targets, random = self.mask.targets(hidden), self.predicts == "random"
+        if self.one_hot and not random:
             return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
-        errors = self.autoencoder.errors(x, hidden, valid, actions, self.mask.targets(hidden))
+        wanted = self.random(x) if random else None
+        errors = self.autoencoder.errors(x, hidden, valid, actions, targets, wanted)
         return errors, errors.new_zeros(len(x))
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
@@ -120,6 +148,8 @@ class MIMEx(MaskedPrediction):
             prediction ``(B, L, D)``: the features themselves where nothing is hidden. Both are of
             the features as the network takes them.
         """
+        if self.predicts == "random":
+            raise ValueError("MIMEx(predicts='random') fills in no features: none to reconstruct.")
         _, x, actions, valid = self._read(window)
         hidden = self.mask.draw(valid, 1, self._same_random())[0]
         filled = self.autoencoder.reconstruct(x, hidden, valid, actions)

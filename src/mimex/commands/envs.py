@@ -1,4 +1,4 @@
-"""`mimex envs`: the eight tasks, those of the DeepMind Control suite, and how to name others."""
+"""`mimex envs`: our tasks, those of the DeepMind Control suite, and how to name others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex.envs.catalogue import KINDS, TASKS, robot_and_kind, robot_named, task_class
+from mimex.envs.catalogue import KINDS, NAMES, VARIANTS, robot_and_kind, robot_named, task_class
 from mimex.envs.dmc_tasks import PREFIX, PUBLISHED, SUITE
 from mimex.envs.settings import Settings
 
 
 @dataclass(frozen=True)
 class EnvsConfig:
-    """List the eight tasks of PixMC-Sparse and those of the DeepMind Control suite."""
+    """List the tasks of PixMC-Sparse and those of the DeepMind Control suite."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -37,13 +37,14 @@ def _pixmc() -> Table:
     for column in ("task", "steps dense", "steps sparse", "action", "oracle"):
         table.add_column(column, justify="left" if column == "task" else "right")
     table.add_column(f"success, for {steps} steps in a row")
-    for task in TASKS:
+    for task in NAMES:
+        changed = VARIANTS[task][1] if task in VARIANTS else {}
         robot, kind = robot_and_kind(task)
         env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=1)
         table.add_row(
             task,
-            str(Settings(reward="dense").length(task)),
-            str(Settings(reward="sparse").length(task)),
+            str(Settings(reward="dense", **changed).length(task)),
+            str(Settings(reward="sparse", **changed).length(task)),
             str(env.single_action_space.shape[0]),  # type: ignore[index]
             str(env.single_observation_space.shape[0]),  # type: ignore[index]
             task_class(kind).success_words(robot_named(robot)),

@@ -13,8 +13,9 @@ from rich.console import Console
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig
 from mimex.contracts import Policy, episode_steps
+from mimex.envs.catalogue import NAMES
 from mimex.envs.nearest import choose
-from mimex.envs.settings import PUBLISHED_HZ, TASKS
+from mimex.envs.settings import PUBLISHED_HZ
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import write_video
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         trained, agent, _ = load_agent(Path(config.what), config.checkpoint)
         path = config.video or Path(config.what) / "videos" / "play.mp4"
         write_play(path, trained, agent, config.seed, config.episodes)
-    elif config.what in TASKS:
+    elif config.what in NAMES:
         raise ValueError(
             f"{config.what} is a task: add --expert to see its scripted solution, or give the "
             "folder of a run"
@@ -83,7 +84,7 @@ def write_play(path: Path, config: TrainConfig, agent: Policy, seed: int, episod
 def _expert(config: PlayConfig) -> Path:
     from mimex.envs.experts import demonstrate  # loads MuJoCo
 
-    task = choose("task", config.what, TASKS)
+    task = choose("task", config.what, NAMES)
     path = config.video or Path(f"{task}.mp4")
     write_video(path, demonstrate(task, config.seed), fps=PUBLISHED_HZ)
     return path

@@ -8,7 +8,7 @@ from typing import Any
 
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.autoencoder import PAPER
+from mimex.bonus.size import PAPER
 from mimex.train.on_policy import LoopSettings
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 
-from mimex.envs.dmc_tasks import NAMES, PREFIX
-from mimex.envs.settings import TASKS
+from mimex.envs import catalogue, dmc_tasks
 
 
 def register_all() -> None:
-    """Register `mimex/FrankaReach-v0` and the other seven, small games, `dmc/cartpole_swingup` ...
+    """Register `mimex/FrankaReach-v0` and the others, small games, `dmc/cartpole_swingup` ...
 
     Doing it again changes nothing. There is no max_episode_steps: the environments truncate by
     themselves, at a length that depends on the keyword arguments.
     """
-    for task in TASKS:
-        _register(
-            f"mimex/{task}-v0", task, "single:Manipulation", "manipulation:VectorManipulation"
-        )
+    for name in catalogue.NAMES:
+        task, settings = catalogue.VARIANTS.get(name, (name, {}))
+        entries = "single:Manipulation", "manipulation:VectorManipulation"
+        _register(f"mimex/{name}-v0", *entries, task=task, **settings)
     for game in ("small:DeepSea", "small:OrderedButtons", "motion:PointMaze", "motion:FlagCar"):
         if (env_id := f"mimex/{game.partition(':')[2]}-v0") not in gymnasium.registry:
             gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.{game}")
-    for task in NAMES:  # without a version of ours: dm_control's counts
-        _register(f"{PREFIX}{task}", task, "dmc:DMC", "dmc_vector:VectorDMC")
+    for task in dmc_tasks.NAMES:  # without a version of ours: dm_control's counts
+        _register(f"{dmc_tasks.PREFIX}{task}", "dmc:DMC", "dmc_vector:VectorDMC", task=task)
 
 
-def _register(env_id: str, task: str, single: str, vector: str) -> None:
+def _register(env_id: str, single: str, vector: str, **arguments: Any) -> None:
     if env_id not in gymnasium.registry:
         gymnasium.register(
             id=env_id,
             entry_point=f"mimex.envs.{single}",
             vector_entry_point=f"mimex.envs.{vector}",
-            kwargs={"task": task},
+            kwargs=arguments,
         )

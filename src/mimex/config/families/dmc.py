@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
-from mimex.bonus.autoencoder import RELEASED
+from mimex.bonus.size import RELEASED
 from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
     PUBLISHED_SCALE,

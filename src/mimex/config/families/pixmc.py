@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.ppo_settings import PPOSettings
-from mimex.bonus.autoencoder import RELEASED
+from mimex.bonus.size import RELEASED
 from mimex.config.declared import settings_of
 from mimex.config.families.base import Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
@@ -28,8 +28,9 @@ from mimex.config.presets import (
     REPLAY_STATE,
     STATE_ENVS,
 )
+from mimex.envs.catalogue import NAMES, TASKS, VARIANTS, published_task, robot_and_kind
 from mimex.envs.reward import SHAPINGS
-from mimex.envs.settings import OBSERVATIONS, TASKS, Settings, robot_and_kind
+from mimex.envs.settings import OBSERVATIONS, Settings
 from mimex.train.on_policy import LoopSettings
 
 if TYPE_CHECKING:
@@ -54,22 +55,24 @@ WORLD = (
 
 
 class PixMC(Family):
-    """The eight tasks of the paper."""
+    """The eight tasks of the paper, and variants of them."""
 
     prefix = ""
-    named = TASKS
+    named = NAMES
     rewards = SHAPINGS
     observations = OBSERVATIONS
     sections = {"world": settings_of(Settings, WORLD)}  # noqa: RUF012 (declared by Family)
 
     def tasks(self) -> tuple[str, ...]:
-        return TASKS
+        return NAMES
 
     def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
         require_preset(name, agent, task, paper="ppo")
         observation = observation or "oracle"
         pixels = observation == "pixels"
-        chosen = {"observation": observation, "reward": "sparse"}
+        chosen: dict[str, Any] = {"observation": observation, "reward": "sparse"}
+        if task in VARIANTS:
+            chosen["world"] = VARIANTS[task][1]
         if agent == "drqv2":
             return chosen | {
                 **replay_bonuses(pixels),
@@ -113,7 +116,8 @@ class PixMC(Family):
 
 
 def _published_lr(task: str, pixels: bool) -> float:
-    robot = PUBLISHED_LRS.get(robot_and_kind(task or TASKS[0])[0], PUBLISHED_LRS["Franka"])
+    task = published_task(task or TASKS[0])
+    robot = PUBLISHED_LRS.get(robot_and_kind(task)[0], PUBLISHED_LRS["Franka"])
     return PIXEL_LRS.get(task, robot) if pixels else robot
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mimex.envs import scene
 from mimex.envs.camera import Camera, Picture
-from mimex.envs.catalogue import ROBOTS, expert_classes, robot_and_kind
+from mimex.envs.catalogue import ROBOTS, expert_classes, published_task, robot_and_kind
 from mimex.envs.experts.base import Expert
 
 EXPERTS: dict[str, type[Expert]] = {
@@ -21,9 +21,10 @@ EXPERTS: dict[str, type[Expert]] = {
 
 def expert_for(task: str) -> type[Expert]:
     """Return the expert of a task such as "FrankaPick"."""
-    if task not in EXPERTS:
+    published = published_task(task)
+    if published not in EXPERTS:
         raise ValueError(f"task is {task!r}, which has no expert; expected one of {list(EXPERTS)}")
-    return EXPERTS[task]
+    return EXPERTS[published]
 
 
 def run(task: str, seeds: Sequence[int], **settings: Any) -> NDArray[np.bool_]:
