@@ -146,8 +146,35 @@ def test_cosine_by_hand():
     assert scale.beta == pytest.approx(0.75)  # (1 + cos(pi / 3)) / 2
 
 
+def test_novelty_gives_way_while_the_task_pays_and_takes_over_when_it_no_longer_does():
+    scale = BonusScale(1.0, found=0.1, half_life=4)
+    quiet, paid = torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.0, 0.5]])
+    bonus = torch.ones(1, 2)
+    seen = []
+    for reward in (quiet, paid, quiet, quiet, quiet, quiet, paid):
+        scale.combine(reward, bonus)
+        seen.append(scale.beta)
+    assert seen == [1.0, 0.1, 0.1, 0.1, 0.1, 1.0, 0.1]
+    scale.combine(torch.cat([paid, quiet, quiet]), bonus.expand(3, 2))
+    assert scale.beta == 0.1
+    scale.combine(torch.cat([quiet, quiet]), bonus.expand(2, 2))
+    assert scale.beta == 1.0  # four steps ago
+    costs = BonusScale(1.0, found=0.1)
+    costs.combine(torch.zeros(1, 2), bonus)
+    assert costs.beta == 1.0  # nothing is no pay
+
+
+def test_a_state_from_before_pay_was_looked_for_is_taken():
+    scale = BonusScale(found=0.1)
+    scale.combine(torch.ones(4), torch.rand(4))
+    before = scale.state_dict()
+    del before["since"]
+    scale.load_state_dict(before)
+    assert scale.beta == BonusScale().beta  # as if there had been none
+
+
 def test_state_continues_bit_for_bit():
-    chosen = {"schedule": "linear", "over_steps": 50}
+    chosen = {"schedule": "linear", "over_steps": 50, "found": 0.5}
     straight, broken = BonusScale(**chosen), BonusScale(**chosen)
     first, second = torch.rand(5, 2), torch.rand(5, 2)
     straight.combine(first, first)
@@ -169,11 +196,13 @@ def test_a_state_that_does_not_fit_changes_nothing():
         before | {"bonus": float("nan")},
         before | {"steps": "many"},
         *(before | {name: odd} for name in ("steps", "measured") for odd in (-1, 0.5, np.inf)),
+        *(before | {"since": odd} for odd in (-2, 0.5, np.inf)),
     ):
         with pytest.raises(ValueError, match=r"damaged|many"):
             scale.load_state_dict(damaged)
         assert scale.state_dict() == before
-    assert assert_refused_or_loaded(scale, before) == 4 * len(before)
+    # Without "since" it is a state from before.
+    assert assert_refused_or_loaded(scale, before) == 4 * len(before) - 1
 
 
 def test_bad_input_is_refused_with_step_and_environment():

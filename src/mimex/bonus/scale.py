@@ -81,6 +81,9 @@ class BonusScale:
             reward, or beside returns of 1 where the task pays less.
         alive: What every step is paid beside the bonus, in average sizes of the task's reward: 1
             covers an average cost. Nothing is paid where there is no bonus, or where nothing costs.
+        found: Factor on beta while the task pays, that is within ``half_life`` steps after any
+            environment got a reward above 0: below 1 novelty gives way to what it has found, and
+            takes over again when that is lost.
         unit: Whether beta is beside the "task", or a factor on the "raw" bonus as it comes, whose
             size is another in every task (the paper, with beta 0.05).
         discount: Of returns, for what a return of 1 is in a step.
@@ -110,6 +113,7 @@ class BonusScale:
         unit: Unit = "task",
         *,
         alive: float = 0.0,
+        found: float = 1.0,
         discount: float = 0.99,
         half_life: float = HALF_LIFE,
         schedule: Schedule = "constant",
@@ -131,29 +135,32 @@ class BonusScale:
             raise ValueError(f"discount={discount} is outside [0, 1).")
         if not 0 < half_life <= LONGEST:
             raise ValueError(f"half_life={half_life} must be positive and at most {LONGEST}.")
-        for name, number in (("beta", beta), ("final_beta", final_beta), ("alive", alive)):
+        numbers = {"beta": beta, "final_beta": final_beta, "alive": alive, "found": found}
+        for name, number in numbers.items():
             if not isinstance(number, int | float) or not math.isfinite(number):
                 raise ValueError(f"{name}={number} must be a finite number.")
         if alive and unit == "raw":
             raise ValueError(f"alive={alive} is in units of the task: it needs unit='task'.")
         self.unit, self.discount, self.half_life, self.alive = unit, discount, half_life, alive
         self.schedule, self.over_steps = schedule, over_steps
-        self.initial_beta, self.final_beta = beta, final_beta
+        self.initial_beta, self.final_beta, self.found = beta, final_beta, found
         self.steps = 0  # environment steps so far
         self._weight = 0.0  # of all bonuses that were seen, fading; 1 when they were many
         self._bonus = 0.0  # fading sum of their sizes, of the same weight
         self._measured = 0  # steps over which the task's reward was measured
         self._task = 0.0  # its average size over these, later ones counting more
         self._paid = 0.0  # fading sum of its sizes since, of the bonuses' weight
+        self._since = -1  # steps of each environment since the task paid something; -1: never
 
     @property
     def beta(self) -> float:
         """The weight of the bonus now."""
+        factor = self.found if 0 <= self._since < self.half_life else 1.0
         if self.schedule == "constant" or self.over_steps is None:
-            return self.initial_beta
+            return factor * self.initial_beta
         done = min(self.steps / self.over_steps, 1.0)
         left = 1 - done if self.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-        return self.final_beta + (self.initial_beta - self.final_beta) * left
+        return factor * (self.final_beta + (self.initial_beta - self.final_beta) * left)
 
     def combine(self, extrinsic: Array, bonus: Array, *, update: bool = True) -> Rewards:
         """Weighs a bonus against the extrinsic reward.
@@ -185,9 +192,19 @@ class BonusScale:
         intrinsic = self.beta * scaled + living
         if update:
             self.steps += bonus.numel() * processes.size()
+            self._look_for_pay(extrinsic)
         rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
         rewards.living = living
         return rewards
+
+    def _look_for_pay(self, extrinsic: Tensor) -> None:
+        """Notes how long ago an environment of any process got a reward above 0."""
+        rows = (extrinsic > 0).reshape(-1, extrinsic.shape[-1]).any(1).double()
+        paid = (processes.mean(rows) > 0).nonzero()
+        if len(paid):
+            self._since = len(rows) - 1 - int(paid[-1])
+        elif self._since >= 0:
+            self._since += len(rows)
 
     def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
         """The average bonus at each step, and the task's size: ``(M, 1)`` each.
@@ -236,11 +253,14 @@ class BonusScale:
             "measured": self._measured,
             "task": self._task,
             "paid": self._paid,
+            "since": self._since,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         names = self.state_dict()
+        if isinstance(state, Mapping):  # before 0.3 it did not look for pay
+            state = {"since": -1, **state}
         if not isinstance(state, Mapping) or any(name not in state for name in names):
             raise ValueError(
                 f"the state of the scale lacks one of {', '.join(names)}: it is damaged, or was "
@@ -251,10 +271,11 @@ class BonusScale:
         averages = [float(state[name]) for name in ("weight", "bonus", "task", "paid")]
         if not all(math.isfinite(value) and value >= 0 for value in averages):
             raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
-        counts = state["steps"], state["measured"]
-        if not all(float(count).is_integer() and count >= 0 for count in counts):
+        counts = state["steps"], state["measured"], state["since"]
+        least = 0, 0, -1
+        if not all(float(n).is_integer() and n >= m for n, m in zip(counts, least, strict=True)):
             raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
-        self.steps, self._measured = map(int, counts)
+        self.steps, self._measured, self._since = map(int, counts)
         self._weight, self._bonus, self._task, self._paid = averages
 
 

@@ -1,0 +1,186 @@
+"""The suite's table and figure, the gate's and the claims' tables, from committed curves alone.
+
+    mimex study run suite --jobs 2 --threads 1               five hours of a core; continues
+    python -m benchmarks.curves suite studies/suite-cpu      writes learning/suite/*.csv
+    python -m benchmarks.suite                               writes results/suite.md and .png
+
+Likewise `gates` of `mimex study run gate --tasks FrankaReachUp FrankaReachRight` and the plans
+far_places_*.toml, and `claims` of `mimex study run claims`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from mimex.study.figures import STYLE, by_task, draw_panels, note_on, save
+from mimex.study.groups import Group, TaskScores, final_scores, group_runs
+from mimex.study.panels import draw_curves, print_styles
+from mimex.study.plan_file import find_plan
+from mimex.study.runs import Run
+from mimex.study.statistics import area_under_curve, interval, probability_of_improvement
+from mimex.study.survival import log_rank, median, waits_of
+
+RESULTS = Path(__file__).parent / "results"
+CURVES = RESULTS / "learning"
+
+OURS = "mimex"
+SUCCESS = "eval/success"
+SOLVED = 0.5
+"""Of the last evaluation's episodes, from which a run counts as one that solved its task."""
+
+
+def read_curves(folder: Path, tasks: Iterable[str], methods: Sequence[str]) -> list[Group]:
+    """Committed curves, TASK-METHOD-SEED.csv, as runs in groups, in the order of tasks and methods.
+
+    Args:
+        folder: Of the curves.
+        tasks: As plans name them; files have what follows the last slash.
+        methods: Those that are wanted.
+    """
+    runs, labels = [], {}
+    for task in tasks:
+        for method in methods:
+            for path in sorted(folder.glob(f"{task.rpartition('/')[2]}-{method}-*.csv")):
+                seed = path.stem.rpartition("-")[2]
+                if path.stem != f"{task.rpartition('/')[2]}-{method}-{seed}":
+                    continue
+                columns = read_csv(path)
+                config = {"task": task, "seed": int(seed), "steps": int(columns["step"][-1])}
+                runs.append(Run(path.stem, path, config, {}, columns))
+                labels[path.stem] = method
+    return group_runs(runs, labels)
+
+
+def read_csv(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a curve; what a row lacks is no number."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
+
+
+def areas(groups: Sequence[Group]) -> dict[str, TaskScores]:
+    """By method, then by task: the mean success over each run, early success counting more."""
+    return final_scores(groups, SUCCESS, area_under_curve)
+
+
+def solved(group: Group) -> int:
+    """Runs whose last evaluation succeeded in half of the episodes or more."""
+    return sum(run.curve(SUCCESS)[1][-1] >= SOLVED for run in group.runs)
+
+
+def percent(scores: np.ndarray) -> str:
+    """An interquartile mean with its interval, in per cent."""
+    if len(scores) < 2:
+        return f"{scores[0]:.0%}"
+    found = interval({"": scores})
+    low, high = np.clip([found.low, found.high], 0, 1)
+    return f"{100 * found.value:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def cell(group: Group, scores: Mapping[str, TaskScores]) -> str:
+    """What a method came to on a task, in a cell of a table."""
+    wait = median(waits_of(group.runs))
+    first = "never" if wait is None else f"{wait / 1000:,.0f}k"
+    final = percent(np.asarray(scores[group.label][group.task]))
+    return f"{solved(group)} of {len(group.runs)}; {final}; {first}"
+
+
+def suite_table(groups: Sequence[Group]) -> str:
+    """Methods by tasks: runs solved, success over the last tenth, median step of first reward."""
+    scores = final_scores(groups, SUCCESS)
+    tasks = list(by_task(groups))
+    lines = ["| | " + " | ".join(task.rpartition("/")[2] for task in tasks) + " |"]
+    lines.append("|---|" + "---|" * len(tasks))
+    for label in dict.fromkeys(group.label for group in groups):
+        found = {group.task: group for group in groups if group.label == label}
+        cells = [cell(found[task], scores) if task in found else "" for task in tasks]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def improvement_table(groups: Sequence[Group], ours: str = OURS) -> str:
+    """How probably a run of ours has the larger area, by task and over all that both have."""
+    scores = areas(groups)
+    tasks = [task for task in by_task(groups) if task in scores[ours]]
+    lines = [
+        "| against | " + " | ".join(t.rpartition("/")[2] for t in tasks) + " | all |",
+        "|---|" + "---|" * (len(tasks) + 1),
+    ]
+    for label, theirs in scores.items():
+        shared = [task for task in tasks if task in theirs]
+        if label == ours or not shared:
+            continue
+        cells = []
+        for chosen in [[task] for task in tasks] + [shared]:
+            if not set(chosen) <= set(shared):
+                cells.append("")
+                continue
+            found = probability_of_improvement(
+                {task: scores[ours][task] for task in chosen}, {t: theirs[t] for t in chosen}
+            )
+            cells.append(f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})")
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def first_reward_tests(groups: Sequence[Group], ours: str = OURS) -> str:
+    """Log-rank tests of the steps to the first reward: ours against each, task by task."""
+    tasks = by_task(groups)
+    labels = [label for label in dict.fromkeys(g.label for g in groups) if label != ours]
+    lines = ["| against | " + " | ".join(t.rpartition("/")[2] for t in tasks) + " |"]
+    lines.append("|---|" + "---|" * len(tasks))
+    for label in labels:
+        cells = []
+        for of_task in tasks.values():
+            by = {group.label: waits_of(group.runs) for group in of_task}
+            if not {ours, label} <= by.keys():
+                cells.append("")
+                continue
+            found = log_rank({"": by[ours]}, {"": by[label]})
+            ahead = "earlier" if found.statistic > 0 else "later"
+            cells.append(f"{ahead}, p = {found.p:.2g}")
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    plan = find_plan("suite")
+    methods = tuple(plan.axes["method"])
+    groups = read_curves(CURVES / "suite", plan.tasks, methods)
+    text = f"""# The suite
+
+    python -m benchmarks.suite
+
+Runs that solve their task (half of the last evaluation's episodes); success over the last tenth of
+the steps, as interquartile mean with its 95 % interval; median steps to the first reward.
+
+![curves](suite.png)
+
+{suite_table(groups)}
+The probability that a run of MIMEx has the larger area under its curve of success, ties counting
+half, with its 95 % interval:
+
+{improvement_table(groups)}
+Steps to the first reward, log-rank test: MIMEx meets it earlier or later than
+
+{first_reward_tests(groups)}"""
+    (RESULTS / "suite.md").write_text(text)
+    shown = [group for group in groups if group.label in ("none", "constant", "rnd", OURS, "count")]
+    look = print_styles(list(dict.fromkeys(group.label for group in shown)))
+    panels = [
+        (task.rpartition("/")[2], partial(draw_curves, groups=some, metric=SUCCESS, look=look))
+        for task, some in by_task(shown).items()
+    ]
+    with matplotlib.rc_context(STYLE):
+        save(draw_panels(panels, look, note_on(shown), columns=5), RESULTS / "suite", ("png",))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
