@@ -4,14 +4,14 @@
     python -m benchmarks.curves suite studies/suite-cpu      writes learning/suite/*.csv
     python -m benchmarks.suite                               writes results/suite.md and .png
 
-Likewise `gates` of `mimex study run gate --tasks FrankaReachUp FrankaReachRight` and the plans
+Likewise `gates` of `mimex study run gate --tasks FrankaReachUp KukaReachLeft` and the plans
 far_places_*.toml, and `claims` of `mimex study run claims`.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,25 +35,15 @@ SOLVED = 0.5
 """Of the last evaluation's episodes, from which a run counts as one that solved its task."""
 
 
-def read_curves(folder: Path, tasks: Iterable[str], methods: Sequence[str]) -> list[Group]:
-    """Committed curves, TASK-METHOD-SEED.csv, as runs in groups, in the order of tasks and methods.
-
-    Args:
-        folder: Of the curves.
-        tasks: As plans name them; files have what follows the last slash.
-        methods: Those that are wanted.
-    """
+def read_curves(name: str) -> list[Group]:
+    """The committed curves of a plan's runs, in groups, in the order of its tasks and methods."""
     runs, labels = [], {}
-    for task in tasks:
-        for method in methods:
-            for path in sorted(folder.glob(f"{task.rpartition('/')[2]}-{method}-*.csv")):
-                seed = path.stem.rpartition("-")[2]
-                if path.stem != f"{task.rpartition('/')[2]}-{method}-{seed}":
-                    continue
-                columns = read_csv(path)
-                config = {"task": task, "seed": int(seed), "steps": int(columns["step"][-1])}
-                runs.append(Run(path.stem, path, config, {}, columns))
-                labels[path.stem] = method
+    for planned in find_plan(name).runs("cpu"):
+        path = CURVES / name / f"{planned.name}.csv"
+        if path.exists():
+            config = {"task": planned.task, "seed": planned.seed, "steps": 0}
+            runs.append(Run(planned.name, path, config, {}, read_csv(path)))
+            labels[planned.name] = " ".join(planned.labels.values())
     return group_runs(runs, labels)
 
 
@@ -150,9 +140,7 @@ def first_reward_tests(groups: Sequence[Group], ours: str = OURS) -> str:
 
 
 def main() -> None:
-    plan = find_plan("suite")
-    methods = tuple(plan.axes["method"])
-    groups = read_curves(CURVES / "suite", plan.tasks, methods)
+    groups = read_curves("suite")
     text = f"""# The suite
 
     python -m benchmarks.suite

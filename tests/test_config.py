@@ -9,7 +9,7 @@ from mimex import RND, MIMEx
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.masks import FeatureMask
+from mimex.bonus.masks import FeatureMask, TimeMask
 from mimex.bonus.size import COMPACT, PAPER, RELEASED, AutoencoderSize
 from mimex.commands.build import make_bonus
 from mimex.config import TrainConfig, VisionSettings, parse, preset
@@ -283,8 +283,9 @@ def test_every_bonus_is_made_with_the_settings_of_its_section(name):
     if name == "mimex":
         assert bonus.action_dim is None
         assert make_bonus(merged(config, {"mimex": {"actions": True}}), 6, 3).action_dim == 3
-        feature = make_bonus(merged(config, {"mimex": {"mask_type": "feature"}}), 6, 3)
-        assert feature.mask == FeatureMask(0.7, 6)
+        assert bonus.mask == FeatureMask(0.8, 6)
+        steps = make_bonus(merged(config, {"mimex": {"mask_type": "time"}}), 6, 3)
+        assert steps.mask == TimeMask(0.8)
 
 
 class Made:
@@ -344,11 +345,11 @@ def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper
 
 
 def test_a_variant_has_its_settings_and_what_is_said_counts():
-    variant = parse(["FrankaReachRight"])
-    assert variant.world.goal_offset == (0.15, -0.3, 0.3)
+    variant = parse(["KukaReachLeft"])
+    assert variant.world.goal_offset == (0.0, 0.4, 0.4)
     assert variant.world.episode_steps == 100
-    assert variant.ppo == parse(["FrankaReach"]).ppo
-    moved = parse(["FrankaReachRight", "--world.goal-offset", "0", "0", "0"])
+    assert variant.ppo == parse(["KukaReach"]).ppo
+    moved = parse(["KukaReachLeft", "--world.goal-offset", "0", "0", "0"])
     assert moved.world.goal_offset == (0.0, 0.0, 0.0)
     assert moved.world.terms == ("goal_bonus=8",)
     assert parse(["FrankaReachUp", "--preset", "paper", "--observation", "pixels"]).ppo.lr == 1e-3

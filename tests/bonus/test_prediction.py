@@ -500,7 +500,7 @@ def test_more_masks_take_one_optimizer_step_and_report_their_standard_error():
 def test_settings_are_checked_at_construction():
     for make, message in [
         (lambda: mimex.MIMEx(D, 0), "length=0"),
-        (lambda: mimex.MIMEx(D, 1), "length >= 2"),
+        (lambda: mimex.MIMEx(D, 1, mask_type="time"), "length >= 2"),
         (lambda: mimex.MIMEx(D, 5, 1.0), "ratio=1.0"),
         (lambda: mimex.MIMEx(D, 5, masks=0), "masks=0"),
         (lambda: mimex.MIMEx(D, lr=0.0), "lr=0.0"),

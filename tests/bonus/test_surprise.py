@@ -99,11 +99,15 @@ def test_a_bonus_of_codes_is_saved_and_continues(kind):
     assert again.one_hot
 
 
-def test_what_is_filled_in_are_probabilities():
-    bonus = mimex.MIMEx()
-    hidden, filled = bonus.reconstruct(walk(np.random.default_rng(0), 4))
-    torch.testing.assert_close(filled.sum(2), torch.ones(4, 5))
-    assert bool((filled[hidden].amax(1) < 1).all())
+@pytest.mark.parametrize("mask_type", ["time", "feature"])
+def test_what_is_filled_in_are_probabilities(mask_type):
+    bonus = mimex.MIMEx(mask_type=mask_type)
+    window = walk(np.random.default_rng(0), 4)
+    hidden, filled = bonus.reconstruct(window)
+    asked = hidden.view(4, 5, -1).expand_as(filled)
+    torch.testing.assert_close((filled * asked).sum(2), torch.ones(4, 5))
+    assert bool((filled[asked] < 1).all())
+    assert torch.equal(filled[~asked], window.features[~asked])
 
 
 def test_single_numbers_of_codes_can_be_hidden():

@@ -34,7 +34,6 @@ class MaskedSequenceAutoencoder(nn.Module):
         size: Widths and depths; ``LARGER`` is the paper's larger decoder.
         action_dim: If given, ``error`` takes actions, and each one conditions the step it led to,
             visible or hidden.
-        output_dim: Numbers that are predicted of a step, where other ones than its features are.
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class MaskedSequenceAutoencoder(nn.Module):
         length: int,
         size: AutoencoderSize = PAPER,
         action_dim: int | None = None,
-        output_dim: int | None = None,
     ) -> None:
         super().__init__()
         if min(feature_dim, length) < 1:
@@ -63,7 +61,7 @@ class MaskedSequenceAutoencoder(nn.Module):
             for _ in range(size.decoder_depth)
         )
         self.decoder_norm = nn.LayerNorm(size.decoder_width, eps=1e-6)
-        self.decoder_pred = nn.Linear(size.decoder_width, output_dim or feature_dim)
+        self.decoder_pred = nn.Linear(size.decoder_width, feature_dim)
         if action_dim is not None:
             self.action_embed = nn.Linear(action_dim, size.width)
             self.decoder_action_embed = nn.Linear(action_dim, size.decoder_width)
@@ -104,12 +102,8 @@ class MaskedSequenceAutoencoder(nn.Module):
         valid: Tensor | None,
         actions: Tensor | None,
         targets: Tensor,
-        wanted: Tensor | None = None,
     ) -> Tensor:
-        """As ``error`` for K masks at once: ``hidden (K, B, L[, D])`` gives ``(K, B)``.
-
-        With ``wanted (B, L, output_dim)`` that is predicted of whole steps.
-        """
+        """As ``error`` for K masks at once: ``hidden (K, B, L[, D])`` gives ``(K, B)``."""
         features = features.detach()
         if valid is not None:
             targets = targets & (valid if hidden.ndim == 3 else valid.unsqueeze(2))
@@ -131,7 +125,7 @@ class MaskedSequenceAutoencoder(nn.Module):
             rows, back = torch.unique(first, return_inverse=True)
         hidden, targets = hidden.flatten(0, 1)[rows], targets.flatten(0, 1)[rows]  # (R, L)
         decoded, steps, real = self.decoded(features, rows % batch, hidden, valid, actions, targets)
-        pred, flat = self.decoder_pred, (features if wanted is None else wanted).flatten(0, 1)
+        pred, flat = self.decoder_pred, features.flatten(0, 1)
         decoded, steps = decoded.flatten(0, 1), steps.flatten()
         squares = squared_error(decoded, pred.weight, pred.bias, flat, steps)
         errors: Tensor = (squares.view(real.shape) * real).sum(1) / real.sum(1).clamp(min=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import sqrt
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -15,22 +14,17 @@ from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.size import COMPACT, AutoencoderSize
 from mimex.bonus.state import Shared
 from mimex.bonus.surprise import window_surprise
-from mimex.nn.mlp import mlp
 from mimex.types import Window
 
 MaskType = Literal["time", "feature"]
 Padding = Literal["ignore", "zeros"]
-Predicts = Literal["features", "random"]
-
-RANDOM_WIDTHS = (128, 64)
-"""Hidden and output width of the frozen network whose features are predicted, where they are."""
 
 
 class MIMEx(MaskedPrediction):
     """Intrinsic rewards from masked input modeling (Lin & Jabri, 2023).
 
-    The reward of a step is how badly an online-trained masked autoencoder fills in the hidden
-    steps of the window that ends there.
+    The reward of a step is how badly an online-trained masked autoencoder fills in what is hidden
+    of the window that ends there.
 
     Args:
         feature_dim: Numbers a step; taken from the first window when left out.
@@ -38,7 +32,9 @@ class MIMEx(MaskedPrediction):
         mask_ratio: Share of the steps, or of the numbers, that is hidden (see ``effective_ratio``
             for what whole steps make of it).
         masks: Masks a window, averaged, K.
-        mask_type: What is hidden: whole steps ("time"), or single numbers of all steps ("feature").
+        mask_type: What is hidden: whole steps ("time", the paper's default, with a ratio of 0.7),
+            or single numbers of all steps ("feature", which finds a robot's far goals where the
+            other does not: docs/results.md).
         mask: Another mask distribution than these (``mimex.masks``).
         size: Widths and depths of the autoencoder; ``PAPER`` is the paper's, ``LARGER`` that
             with its larger decoder.
@@ -49,9 +45,6 @@ class MIMEx(MaskedPrediction):
         action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
         padding: Steps before an episode's first are neither seen nor scored ("ignore"), or are
             zeros like any other input ("zeros", as published).
-        predicts: What is predicted of a hidden step: its "features", or what a frozen "random"
-            network makes of them, which cannot be copied from the visible steps beside it. Beyond
-            the paper; whole steps only.
         one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
             normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
             first windows tell.
@@ -64,17 +57,16 @@ class MIMEx(MaskedPrediction):
         self,
         feature_dim: int | None = None,
         length: int = 5,
-        mask_ratio: float = 0.7,
+        mask_ratio: float = 0.8,
         masks: int = 1,
         *,
-        mask_type: MaskType = "time",
+        mask_type: MaskType = "feature",
         mask: MaskDistribution | None = None,
         size: AutoencoderSize = COMPACT,
         lr: float = 3e-3,
         actions: bool = False,
         action_dim: int | None = None,
         padding: Padding = "ignore",
-        predicts: Predicts = "features",
         one_hot: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:
@@ -82,14 +74,6 @@ class MIMEx(MaskedPrediction):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
             raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
-        if predicts not in get_args(Predicts):
-            raise ValueError(f"predicts={predicts!r} is unknown: use 'features' or 'random'.")
-        if predicts == "random" and (mask_type == "feature" or isinstance(mask, FeatureMask)):
-            raise ValueError(
-                "predicts='random' is of whole steps: use mask_type='time', or a mask that hides "
-                "whole steps."
-            )
-        self.predicts = predicts
         self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
         kind = TimeMask if mask_type == "time" else FeatureMask
         super().__init__(
@@ -104,19 +88,11 @@ class MIMEx(MaskedPrediction):
         )
 
     def build(self, feature_dim: int) -> nn.Module:
-        """The autoencoder, and the frozen network where its features are predicted."""
-        random = self.predicts == "random"
+        """The autoencoder."""
         self.autoencoder = MaskedSequenceAutoencoder(
-            feature_dim,
-            self.length,
-            self.size,
-            self.action_dim,
-            output_dim=RANDOM_WIDTHS[-1] if random else None,
+            feature_dim, self.length, self.size, self.action_dim
         )
-        if not random:
-            return self.autoencoder
-        self.random = mlp((feature_dim, *RANDOM_WIDTHS), gain=sqrt(2)).requires_grad_(False)
-        return nn.ModuleDict({"autoencoder": self.autoencoder, "random": self.random})
+        return self.autoencoder
 
     def load_published(self, state_dict: Mapping[str, Any]) -> None:
         """Loads the weights of a published model and begins to train from there."""
@@ -133,11 +109,10 @@ class MIMEx(MaskedPrediction):
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The autoencoder's error on the hidden steps, or its surprise by codes."""
-        targets, random = self.mask.targets(hidden), self.predicts == "random"
-        if self.one_hot and not random:
+        targets = self.mask.targets(hidden)
+        if self.one_hot:
             return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
-        wanted = self.random(x) if random else None
-        errors = self.autoencoder.errors(x, hidden, valid, actions, targets, wanted)
+        errors = self.autoencoder.errors(x, hidden, valid, actions, targets)
         return errors, errors.new_zeros(len(x))
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
@@ -148,11 +123,10 @@ class MIMEx(MaskedPrediction):
             prediction ``(B, L, D)``: the features themselves where nothing is hidden. Both are of
             the features as the network takes them.
         """
-        if self.predicts == "random":
-            raise ValueError("MIMEx(predicts='random') fills in no features: none to reconstruct.")
         _, x, actions, valid = self._read(window)
         hidden = self.mask.draw(valid, 1, self._same_random())[0]
         filled = self.autoencoder.reconstruct(x, hidden, valid, actions)
         if self.one_hot:
-            filled = torch.where(hidden.view(*hidden.shape[:2], -1), filled.softmax(-1), filled)
+            asked = hidden.view(*hidden.shape[:2], -1)  # the code is one of what is hidden
+            filled = torch.where(asked, filled.masked_fill(~asked, -1e9).softmax(-1), filled)
         return hidden, filled

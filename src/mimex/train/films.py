@@ -26,7 +26,6 @@ class Reconstructs(Protocol):
 
     statistics: RunningMeanStd | None  # with which it normalises features, if it does
     one_hot: bool | None  # features are codes, which are never normalised
-    predicts: str  # "features", or something that cannot be shown beside them
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
@@ -34,7 +33,7 @@ class Reconstructs(Protocol):
 
 def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[dict[str, Any]]:
     """What a bonus makes of windows, by kind; nothing where it does not reconstruct."""
-    if not isinstance(bonus, Reconstructs) or bonus.predicts != "features":
+    if not isinstance(bonus, Reconstructs):
         return []
     strips = []
     for kind, window in windows.items():

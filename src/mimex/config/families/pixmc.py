@@ -14,7 +14,7 @@ from mimex.config.declared import settings_of
 from mimex.config.families.base import Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
     ALL_WINDOWS,
-    COVERS_COSTS,
+    BESIDE_COSTS,
     CPU,
     CPU_PIXELS,
     PIXEL_ENVS,
@@ -77,7 +77,7 @@ class PixMC(Family):
             return chosen | {
                 **replay_bonuses(pixels),
                 "envs": REPLAY_ENVS,
-                "scale": COVERS_COSTS,
+                "scale": BESIDE_COSTS,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
             }
         if name == "paper":
@@ -94,7 +94,7 @@ class PixMC(Family):
             "envs": PIXEL_ENVS if pixels else STATE_ENVS,
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
-            "scale": COVERS_COSTS,
+            "scale": BESIDE_COSTS,
         }
 
     def kind(self, config: TrainConfig) -> str:
