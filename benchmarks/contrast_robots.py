@@ -30,7 +30,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "FrankaReach, far goal": ("FrankaReach", ONE_GOAL | {"goal_offset": (0.0, 0.0, 0.35)}),
     "KukaReach, far goal": ("KukaReach", ONE_GOAL | {"goal_offset": (0.0, 0.4, 0.4)}),
 }
-"""Tasks and their settings; the far goals are those of the plan far-goal."""
+"""Tasks and their settings; the far goals are FrankaReachUp and KukaReachLeft."""
 
 AFTER, ENVS, STEPS = (50, 200, 800), 64, 256
 

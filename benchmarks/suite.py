@@ -1,11 +1,10 @@
-"""The suite's table and figure, the gate's and the claims' tables, from committed curves alone.
+"""The suite's tables and figure, and the paper's ablations, from committed curves alone.
 
     mimex study run suite --jobs 2 --threads 1               five hours of a core; continues
     python -m benchmarks.curves suite studies/suite-cpu      writes learning/suite/*.csv
     python -m benchmarks.suite                               writes results/suite.md and .png
 
-Likewise `gates` of `mimex study run gate --tasks FrankaReachUp KukaReachLeft` and the plans
-far_places_*.toml, and `claims` of `mimex study run claims`.
+The same with `claims` in place of `suite` for the ablations, results/claims.md.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ from mimex.study.survival import log_rank, median, waits_of
 RESULTS = Path(__file__).parent / "results"
 CURVES = RESULTS / "learning"
 
-OURS = "mimex"
 SUCCESS = "eval/success"
+SHOWN = ("none", "constant", "rnd", "mimex", "count")
+"""Methods of the figure."""
 SOLVED = 0.5
 """Of the last evaluation's episodes, from which a run counts as one that solved its task."""
 
@@ -94,7 +94,7 @@ def suite_table(groups: Sequence[Group]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def improvement_table(groups: Sequence[Group], ours: str = OURS) -> str:
+def improvement_table(groups: Sequence[Group], ours: str) -> str:
     """How probably a run of ours has the larger area, by task and over all that both have."""
     scores = areas(groups)
     tasks = [task for task in by_task(groups) if task in scores[ours]]
@@ -119,7 +119,7 @@ def improvement_table(groups: Sequence[Group], ours: str = OURS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def first_reward_tests(groups: Sequence[Group], ours: str = OURS) -> str:
+def first_reward_tests(groups: Sequence[Group], ours: str) -> str:
     """Log-rank tests of the steps to the first reward: ours against each, task by task."""
     tasks = by_task(groups)
     labels = [label for label in dict.fromkeys(g.label for g in groups) if label != ours]
@@ -139,9 +139,18 @@ def first_reward_tests(groups: Sequence[Group], ours: str = OURS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def write_suite() -> str:
+    """The suite's page and figure."""
     groups = read_curves("suite")
-    text = f"""# The suite
+    shown = [group for group in groups if group.label in SHOWN]
+    look = print_styles(list(dict.fromkeys(group.label for group in shown)))
+    panels = [
+        (task.rpartition("/")[2], partial(draw_curves, groups=some, metric=SUCCESS, look=look))
+        for task, some in by_task(shown).items()
+    ]
+    with matplotlib.rc_context(STYLE):
+        save(draw_panels(panels, look, note_on(shown), columns=5), RESULTS / "suite", ("png",))
+    return f"""# The suite
 
     python -m benchmarks.suite
 
@@ -154,20 +163,33 @@ the steps, as interquartile mean with its 95 % interval; median steps to the fir
 The probability that a run of MIMEx has the larger area under its curve of success, ties counting
 half, with its 95 % interval:
 
-{improvement_table(groups)}
+{improvement_table(groups, "mimex")}
 Steps to the first reward, log-rank test: MIMEx meets it earlier or later than
 
-{first_reward_tests(groups)}"""
-    (RESULTS / "suite.md").write_text(text)
-    shown = [group for group in groups if group.label in ("none", "constant", "rnd", OURS, "count")]
-    look = print_styles(list(dict.fromkeys(group.label for group in shown)))
-    panels = [
-        (task.rpartition("/")[2], partial(draw_curves, groups=some, metric=SUCCESS, look=look))
-        for task, some in by_task(shown).items()
-    ]
-    with matplotlib.rc_context(STYLE):
-        save(draw_panels(panels, look, note_on(shown), columns=5), RESULTS / "suite", ("png",))
-    print(text)
+{first_reward_tests(groups, "mimex")}"""
+
+
+def write_claims() -> str:
+    """The page of the paper's ablations."""
+    groups = read_curves("claims")
+    return f"""# The paper's ablations
+
+    python -m benchmarks.suite
+
+MIMEx as in the plan `claims`; cells as in [the suite](suite.md).
+
+{suite_table(groups)}
+The probability that a run of "base" has the larger area under its curve of success, ties counting
+half, with its 95 % interval (below 0.5 the other one is better):
+
+{improvement_table(groups, "base")}"""
+
+
+def main() -> None:
+    for name, write in (("suite", write_suite), ("claims", write_claims)):
+        text = write()
+        (RESULTS / f"{name}.md").write_text(text)
+        print(text)
 
 
 if __name__ == "__main__":

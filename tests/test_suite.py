@@ -54,7 +54,7 @@ def test_a_cell_tells_runs_solved_success_at_the_end_and_the_first_reward(curves
 
 
 def test_who_is_better_is_told_by_the_area_and_only_where_both_have_runs(curves):
-    table = suite.improvement_table(suite.read_curves("suite"))
+    table = suite.improvement_table(suite.read_curves("suite"), "mimex")
     [line] = [line for line in table.splitlines() if line.startswith("| rnd")]
     sea, car, both = (part.strip() for part in line.split("|")[2:5])
     assert sea.startswith("1.00 (")
@@ -63,7 +63,7 @@ def test_who_is_better_is_told_by_the_area_and_only_where_both_have_runs(curves)
 
 
 def test_first_rewards_are_compared_task_by_task(curves):
-    table = suite.first_reward_tests(suite.read_curves("suite"))
+    table = suite.first_reward_tests(suite.read_curves("suite"), "mimex")
     [line] = [line for line in table.splitlines() if line.startswith("| rnd")]
     assert "earlier, p = " in line
 

@@ -533,8 +533,8 @@ def test_settings_are_checked_at_construction():
     ]:
         with pytest.raises(ValueError, match=message):
             make()
-    assert mimex.MIMEx(D, 5, 0.7).effective_ratio == pytest.approx(0.8)
-    assert mimex.MIMEx(D, 2, 0.7).effective_ratio == pytest.approx(0.5)
+    assert mimex.MIMEx(D, 5, 0.7, mask_type="time").effective_ratio == pytest.approx(0.8)
+    assert mimex.MIMEx(D, 2, 0.7, mask_type="time").effective_ratio == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("kind", [bonus_class(name) for name in LAZY])
