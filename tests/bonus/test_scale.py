@@ -121,6 +121,15 @@ def test_integers_and_booleans_are_numbers():
     assert rewards.total.tolist() == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_no_steps_are_no_pay_and_change_nothing(shape):
+    scale = BonusScale(found=0.1)
+    scale.combine(torch.ones(2), torch.ones(2))
+    before = scale.state_dict()
+    assert scale.combine(torch.zeros(shape), torch.zeros(shape)).total.shape == shape
+    assert scale.state_dict() == before
+
+
 def test_no_bonus_at_all_pays_nothing():
     rewards = BonusScale().combine(torch.ones(3, 2), torch.zeros(3, 2))
     assert torch.equal(rewards.total, torch.ones(3, 2))

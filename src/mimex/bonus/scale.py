@@ -190,7 +190,7 @@ class BonusScale:
                 paid = torch.where(average > 0, self.alive * task, 0.0)
                 living = paid.expand_as(rows).reshape(bonus.shape).to(bonus.dtype)
         intrinsic = self.beta * scaled + living
-        if update:
+        if update and bonus.numel():
             self.steps += bonus.numel() * processes.size()
             self._look_for_pay(extrinsic)
         rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
