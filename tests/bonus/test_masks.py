@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mimex.bonus import masks
 from mimex.bonus.masks import (
     AllMask,
     FeatureMask,
@@ -167,3 +168,18 @@ def test_the_same_generator_gives_the_same_mask():
 def test_impossible_settings_are_refused_with_the_remedy(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_equal_scores_do_not_change_how_many_numbers_are_hidden(monkeypatch):
+    """With eight different scores for thirty numbers every row has ties at the threshold."""
+
+    def coarse(valid, generator):
+        return torch.randint(8, valid.shape, generator=generator) / 8
+
+    monkeypatch.setattr(masks, "_uniform", coarse)
+    valid = torch.ones(200, 5, dtype=torch.bool)
+    valid[:50, :2] = False
+    hidden = FeatureMask(0.8, 6).sample(valid, torch.Generator().manual_seed(0))
+    assert hidden[50:].sum((1, 2)).tolist() == [24] * 150
+    assert hidden[:50].sum((1, 2)).tolist() == [15] * 50  # 18 numbers, of which 3 stay visible
+    assert not hidden[:50, :2].any()
