@@ -41,7 +41,8 @@ PLACES: dict[str, dict[str, tuple[float, float, float]]] = {
         "far, right": (-0.15, -0.4, 0.2),
     },
 }
-"""Offsets from the middle of the workspace (m; x towards the robot's base, z up): of the variants, and of the plans far_places_*.toml."""
+"""Offsets from the middle of the workspace (m; x towards the robot's base, z up): those of the
+variants, and of the plans far_places_*.toml."""
 
 
 def visited(task: str, seed: int = 0) -> NDArray[np.float64]:
@@ -66,7 +67,7 @@ def main() -> None:
         "    python -m benchmarks.far_places",
         "",
         f"{ENVS * STEPS:,} steps of noise, standard deviation {CPU.initial_std}, in episodes of",
-        f"{LENGTH} steps: the nearest that the hand came to each place, and how often it touched it.",
+        f"{LENGTH} steps: the nearest that the hand came to each place, and touches.",
         "",
         "| task | goal | offset from the middle (m) | nearest | touched |",
         "|---|---|---|---|---|",
