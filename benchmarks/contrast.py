@@ -92,10 +92,12 @@ WORLDS: dict[str, Callable[[Floats, np.random.Generator], Tensor]] = {
     "picture": picture,
 }
 
-THE_PAPERS: dict[str, Any] = {"size": PAPER, "lr": 1e-4}
+WHOLE_STEPS: dict[str, Any] = {"mask_type": "time", "mask_ratio": 0.7}
+THE_PAPERS: dict[str, Any] = {"size": PAPER, "lr": 1e-4, **WHOLE_STEPS}
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in BONUSES if name not in ("none", "constant", "count")},
+    "mimex, whole steps": ("mimex", WHOLE_STEPS),
     "mimex, the paper's": ("mimex", THE_PAPERS),
     "mimex, the paper's, lr 1e-3": ("mimex", {**THE_PAPERS, "lr": 1e-3}),
     "mimex, actions": ("mimex", {"action_dim": 4}),

@@ -17,7 +17,17 @@ from torch import Tensor
 
 import mimex
 import mimex.envs
-from benchmarks.contrast import BATCH, BONUSES, LENGTH, THE_PAPERS, Draw, contrasts, make, table
+from benchmarks.contrast import (
+    BATCH,
+    BONUSES,
+    LENGTH,
+    THE_PAPERS,
+    WHOLE_STEPS,
+    Draw,
+    contrasts,
+    make,
+    table,
+)
 from benchmarks.random_targets import RandomTargets
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.masks import LastMask
@@ -39,10 +49,11 @@ Row = tuple[str | type[IntrinsicReward], int, dict[str, Any]]
 
 ROWS: dict[str, Row] = {
     **{name: (name, 1, {}) for name in BONUSES if name not in ("none", "constant", "count")},
+    "mimex, whole steps": ("mimex", 1, WHOLE_STEPS),
     "mimex, the paper's": ("mimex", 1, THE_PAPERS),
-    "mimex, stride 8, actions": ("mimex", 8, {"action_dim": True}),
+    "mimex, whole steps, stride 8, actions": ("mimex", 8, {"action_dim": True, **WHOLE_STEPS}),
     "the same, newest step hidden": ("mimex", 8, {"action_dim": True, "mask": LastMask()}),
-    "mimex, random targets": (RandomTargets, 1, {}),
+    "mimex, random targets": (RandomTargets, 1, WHOLE_STEPS),
 }
 
 

@@ -95,8 +95,14 @@ def suite_table(groups: Sequence[Group]) -> str:
 
 
 def improvement_table(groups: Sequence[Group], ours: str) -> str:
-    """How probably a run of ours has the larger area, by task and over all that both have."""
-    scores = areas(groups)
+    """How probably a run of ours has the larger area, by task and over all that both have.
+
+    Of those with two runs or more.
+    """
+    scores = {
+        label: {task: x for task, x in by.items() if len(np.asarray(x)) > 1}
+        for label, by in areas(groups).items()
+    }
     tasks = [task for task in by_task(groups) if task in scores[ours]]
     lines = [
         "| against | " + " | ".join(t.rpartition("/")[2] for t in tasks) + " | all |",
