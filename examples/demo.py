@@ -1,15 +1,16 @@
-"""What a bonus is for, in two parts: a game that plain PPO does not solve, and a robot that learns.
+"""What a bonus is for: a game and a robot's task that plain PPO does not solve, and MIMEx does.
 
     python examples/demo.py --out demo
 
-The game is `gym/mimex/FlagCar-v0`: MountainCar that pays nothing but 1 at the flag, which noise
-does not find. Plain PPO and PPO with MIMEx play it for the same number of steps. The robot is
-FrankaReach, with MIMEx beside a dense reward; it is evaluated and filmed.
+The game is `gym/mimex/FlagCar-v0`, MountainCar that pays nothing but 1 at the flag. The robot is
+FrankaReachUp: an arm that is paid at one point above it. Noise finds neither. Plain PPO and PPO
+with MIMEx have the same number of steps; the robot is then evaluated and filmed.
 """
 
 import argparse
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import matplotlib
@@ -19,12 +20,13 @@ import matplotlib.pyplot as plt
 
 from mimex.cli import main as mimex
 
-GAME = "gym/mimex/FlagCar-v0"
-GAMES = {"plain PPO": "none", "PPO with MIMEx": "mimex"}
-ROBOT = {
-    "FrankaReach: success": ("train/success", "eval/success"),
-    "FrankaReach: raw bonus per step": ("bonus/mean", "bonus/probe"),
-    "FrankaReach: grid visited": ("explore/coverage",),
+TASKS = {"car": "gym/mimex/FlagCar-v0", "robot": "FrankaReachUp"}
+METHODS = {"plain PPO": "none", "PPO with MIMEx": "mimex"}
+PANELS = {
+    "MountainCar with the flag alone: success": ("car", "train/success"),
+    "FrankaReachUp: success": ("robot", "eval/success"),
+    "FrankaReachUp: grid visited": ("robot", "explore/coverage"),
+    "FrankaReachUp: policy's deviation": ("robot", "ppo/std"),
 }
 
 
@@ -35,20 +37,11 @@ def curve(run: Path, name: str) -> list[tuple[float, float]]:
 
 
 def draw(out: Path) -> None:
-    """Draws the curves of the three runs."""
-    figure, axes = plt.subplots(1, 1 + len(ROBOT), figsize=(16, 3), layout="constrained")
-    panels = [
-        (
-            "MountainCar with the flag alone: success",
-            {label: (out / bonus, "train/success") for label, bonus in GAMES.items()},
-        )
-    ]
-    panels += [
-        (title, {name: (out / "run", name) for name in names}) for title, names in ROBOT.items()
-    ]
-    for panel, (title, lines) in zip(axes, panels, strict=True):
-        for label, (run, name) in lines.items():
-            points = curve(run, name)
+    """Draws the curves of both methods on both tasks."""
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(16, 3), layout="constrained")
+    for panel, (title, (task, name)) in zip(axes, PANELS.items(), strict=True):
+        for label, bonus in METHODS.items():
+            points = curve(out / f"{task}-{bonus}", name)
             marker = "." if len(points) < 30 else ""
             panel.plot(*zip(*points, strict=True), marker=marker, label=label)
         panel.set(title=title, xlabel="million steps")
@@ -60,24 +53,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--game-steps", type=int, default=60_000)
-    parser.add_argument("--steps", type=int, default=500_000, help="of the robot")
+    parser.add_argument("--car-steps", type=int, default=60_000)
+    parser.add_argument("--robot-steps", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path, default=Path("demo"))
     options, more = parser.parse_known_args()
     out = options.out
-    robot = ["FrankaReach", "--reward", "dense", "--bonus", "mimex", "--steps", str(options.steps)]
-    runs = {
-        bonus: [GAME, "--bonus", bonus, "--steps", str(options.game_steps)]
-        for bonus in GAMES.values()
-    } | {"run": robot}
-    for name, arguments in runs.items():
-        if code := mimex(["train", *arguments, "--out", str(out / name), *more]):
+    steps = {"car": options.car_steps, "robot": options.robot_steps}
+    for (task, name), bonus in product(TASKS.items(), METHODS.values()):
+        budget = ["--steps", str(steps[task]), "--eval.every", str(max(steps[task] // 20, 1))]
+        folder = str(out / f"{task}-{bonus}")
+        if code := mimex(["train", name, "--bonus", bonus, *budget, "--out", folder, *more]):
             return code
     draw(out)
-    for label, bonus in GAMES.items():
-        found = curve(out / bonus, "train/success")[-1][1]
-        print(f"MountainCar with the flag alone, {label}: {found:.0%} of the last episodes")
-    return mimex(["eval", str(out / "run"), "--video", str(out / "policy.mp4")])
+    for (task, name), (label, bonus) in product(TASKS.items(), METHODS.items()):
+        found = curve(out / f"{task}-{bonus}", "train/success")[-1][1]
+        print(f"{name}, {label}: success in {found:.0%} of the last training episodes")
+    return mimex(["eval", str(out / "robot-mimex"), "--video", str(out / "policy.mp4")])
 
 
 if __name__ == "__main__":
