@@ -122,12 +122,14 @@ def test_an_unknown_flag_is_answered_with_the_nearest(capsys):
     assert "--ppo.epochs" in capsys.readouterr().err
 
 
-def test_envs_lists_the_eight_tasks(capsys):
+def test_envs_lists_the_eight_tasks_and_their_variants(capsys):
     assert main(["envs"]) == 0
     text = capsys.readouterr().out
     row = next(line for line in text.splitlines() if "FrankaCabinet" in line)
     assert [cell.strip() for cell in row.split("│")][2:6] == ["500", "1000", "9", "34"]
-    assert text.count("Kuka") == 4
+    assert text.count("Kuka") == 4 + 1
+    variant = next(line for line in text.splitlines() if "KukaReachLeft" in line)
+    assert [cell.strip() for cell in variant.split("│")][2:4] == ["100", "100"]
 
 
 @pytest.mark.parametrize("bonus", ["none", "mimex", "rnd", "icm", "pseudocount"])
