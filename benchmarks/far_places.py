@@ -29,7 +29,7 @@ PLACES: dict[str, dict[str, tuple[float, float, float]]] = {
         "left": (0.0, 0.5, 0.0),
         "far, right, down": (-0.15, -0.2, -0.2),
         "far, left, down": (-0.15, 0.3, -0.2),
-        "further right, up": (0.15, -0.4, 0.3),
+        "further right, up (FrankaReachRight)": (0.15, -0.4, 0.3),
         "right, up, middle": (0.0, -0.3, 0.2),
         "left, up": (0.0, 0.3, 0.3),
     },

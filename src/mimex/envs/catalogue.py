@@ -42,8 +42,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FrankaReachRight": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.15, -0.4, 0.3)}),
     "KukaReachLeft": ("KukaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.4, 0.4)}),
 }
-"""By name, the published task that each is, and its settings where they differ. In these two
-exploration is what is hard, and nothing else: they passed a gate (docs/results.md)."""
+"""By name, the published task that each is, and its settings where they differ. They are hard to
+explore, and hard for no other reason (docs/results.md has their gate)."""
 
 NAMES = (*TASKS, *VARIANTS)
 
