@@ -1,6 +1,6 @@
 """The suite's tables and figure, and the paper's ablations, from committed curves alone.
 
-    mimex study run suite --jobs 2 --threads 1               five hours of a core; continues
+    mimex study run suite --jobs 2 --threads 1               six hours of a core; continues
     python -m benchmarks.curves suite studies/suite-cpu      writes learning/suite/*.csv
     python -m benchmarks.suite                               writes results/suite.md and .png
 
@@ -155,7 +155,7 @@ def write_suite() -> str:
         for task, some in by_task(shown).items()
     ]
     with matplotlib.rc_context(STYLE):
-        save(draw_panels(panels, look, note_on(shown), columns=5), RESULTS / "suite", ("png",))
+        save(draw_panels(panels, look, note_on(shown), columns=3), RESULTS / "suite", ("png",))
     return f"""# The suite
 
     python -m benchmarks.suite
