@@ -165,7 +165,8 @@ class BonusScale:
     def combine(self, extrinsic: Array, bonus: Array, *, update: bool = True) -> Rewards:
         """Weighs a bonus against the extrinsic reward.
 
-        A rollout gives the same numbers at once as step by step.
+        A rollout gives the same numbers at once as step by step, but for beta, which moves (by its
+        schedule, or where ``found`` is not 1) from call to call.
 
         Args:
             extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment or of a
@@ -259,7 +260,7 @@ class BonusScale:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         names = self.state_dict()
-        if isinstance(state, Mapping):  # before 0.3 it did not look for pay
+        if isinstance(state, Mapping):  # states of before did not look for pay
             state = {"since": -1, **state}
         if not isinstance(state, Mapping) or any(name not in state for name in names):
             raise ValueError(
