@@ -33,8 +33,8 @@ class MIMEx(MaskedPrediction):
             for what whole steps make of it).
         masks: Masks a window, averaged, K.
         mask_type: What is hidden: whole steps ("time", the paper's default, with a ratio of 0.7),
-            or single numbers of all steps ("feature", which finds a robot's far goals where the
-            other does not: docs/results.md).
+            or single numbers of all steps ("feature", which loses fewer runs on a robot's far
+            goals: docs/results.md).
         mask: Another mask distribution than these (``mimex.masks``).
         size: Widths and depths of the autoencoder; ``PAPER`` is the paper's, ``LARGER`` that
             with its larger decoder.
