@@ -164,12 +164,23 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
 
 
 @pytest.mark.parametrize("task", ["FrankaReach", "dmc/cartpole_swingup", "gym/Pendulum-v1"])
-def test_bonuses_are_the_librarys_with_ppo_and_the_published_ones_with_drqv2(task):
-    ours, published = (preset("cpu", None, task, agent) for agent in ("ppo", "drqv2"))
-    for mine, its in ((ours.mimex, MIMEx()), (ours.rnd, RND())):
-        assert mine.lr == its.lr == 3e-3
-    assert ours.mimex.size == MIMEx().size == COMPACT
-    assert (published.mimex.size, published.mimex.lr, published.rnd.lr) == (PAPER, 1e-4, 1e-3)
+def test_from_numbers_every_agent_has_the_librarys_bonuses(task):
+    for agent in ("ppo", "drqv2"):
+        ours = preset("cpu", None, task, agent)
+        for mine, its in ((ours.mimex, MIMEx()), (ours.rnd, RND())):
+            assert mine.lr == its.lr == 3e-3
+        assert ours.mimex.size == MIMEx().size == COMPACT
+        assert (ours.mimex.mask_type, ours.mimex.mask_ratio) == ("feature", 0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "observation", "size"),
+    [("cpu", "pixels", PAPER), ("small", "pixels", PAPER), ("paper", "state", RELEASED)],
+)
+def test_drqv2_from_pictures_and_as_published_has_the_published_bonuses(name, observation, size):
+    chosen = preset(name, observation, "dmc/cartpole_swingup")
+    assert (chosen.mimex.size, chosen.mimex.lr, chosen.rnd.lr) == (size, 1e-4, 1e-3)
+    assert (chosen.mimex.mask_type, chosen.mimex.mask_ratio) == ("time", 0.7)
 
 
 def test_a_suites_state_is_its_own_feature_normalised():

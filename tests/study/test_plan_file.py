@@ -100,7 +100,7 @@ def test_every_run_of_every_plan_is_one_that_can_be_made(name, scale):
         assert (config.task, config.steps) == (run.task, run.steps)
         assert config.preset == scale
         of_family = {"dmc": "state", "gym": OWN}.get(run.task.partition("/")[0], "oracle")
-        assert config.observation == {"paper": "pixels"}.get(scale, of_family)
+        assert config.observation == (of_family if scale == "cpu" else "pixels")
 
 
 def test_the_papers_figures_are_there_with_seven_seeds():

@@ -25,14 +25,16 @@ Overrides = Mapping[str, Any]
 
 
 def replay_bonuses(pixels: bool) -> Overrides:
-    """Bonuses of DrQ-v2: by their published numbers, for with a replay buffer nothing was searched.
+    """Bonuses of DrQ-v2.
 
     Args:
-        pixels: Whether they see features of pictures; numbers as the environment gave them are
-            normalised, whatever their units.
+        pixels: Whether they see features of pictures, as published and then by their published
+            numbers; numbers as the environment gave them are normalised, whatever their units.
     """
     learning = [name for name in BONUSES if issubclass(bonus_class(name), Resumable)]
-    return {name: {"normalise": not pixels, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
+    if not pixels:
+        return {name: {"normalise": True} for name in learning}
+    return {name: {"normalise": False, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
 
 
 class Family(ABC):

@@ -15,6 +15,7 @@ from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
 from mimex.bonus.size import RELEASED
 from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
 from mimex.config.presets import (
+    PUBLISHED_BONUSES,
     PUBLISHED_SCALE,
     SMALL,
     SMALL_PICTURES,
@@ -108,13 +109,12 @@ class Suite(Family):
         }
         if name == "paper":
             # The vector itself is its own feature; of pictures the release takes the encoder's.
-            released = chosen.get("mimex", {}) | {"padding": "zeros", "size": RELEASED}
-            agent_settings = _graded(replace(MIMEX, features="encoder"), task)
-            return chosen | {
-                "drqv2": agent_settings,
-                "scale": PUBLISHED_SCALE,
-                "mimex": released,
+            bonuses = {
+                name: chosen[name] | dict(PUBLISHED_BONUSES[name]) for name in PUBLISHED_BONUSES
             }
+            bonuses["mimex"] |= {"padding": "zeros", "size": RELEASED}
+            agent_settings = _graded(replace(MIMEX, features="encoder"), task)
+            return chosen | bonuses | {"drqv2": agent_settings, "scale": PUBLISHED_SCALE}
         if name == "small":
             if not pixels:
                 raise ValueError(
