@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -25,9 +26,11 @@ from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
 from mimex import ICM, RND, MIMEx, Window, use_workers
 from mimex.bonus.size import PAPER, RELEASED
+from mimex.config.presets import PUBLISHED_BONUSES
 
 SHAPES = [(16384, 5, 27, 1), (16384, 5, 384, 1), (16384, 5, 384, 5), (512, 5, 39200, 1)]
 ACTIONS = 9
+PUBLISHED: dict[str, Any] = dict(PUBLISHED_BONUSES["mimex"])
 RESULTS = Path(__file__).parent / "results" / "bonus.md"
 Step = Callable[[], object]
 
@@ -55,8 +58,8 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
     window = Window(features, actions=torch.randn(windows, length, ACTIONS))
     plain = PlainMIMEx(width, length, masks)
     shorter = PlainMIMEx(width, length, masks, class_token=False)
-    ours = MIMEx(width, length, masks=masks, size=PAPER)
-    released = MIMEx(width, length, masks=masks, size=RELEASED)
+    ours = MIMEx(width, length, masks=masks, **PUBLISHED)
+    released = MIMEx(width, length, masks=masks, **PUBLISHED | {"size": RELEASED})
     rnd, icm = RND(width, length), ICM(width, ACTIONS, length)
     return {
         "plain": lambda: plain.learn(features),
@@ -73,7 +76,7 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
 
 def flops(windows: int, length: int, width: int, masks: int) -> float:
     """Floating-point operations of the matrix products in one of our train-and-score steps."""
-    size, bonus = PAPER, MIMEx(2, length)
+    size, bonus = PAPER, MIMEx(2, length, **PUBLISHED)
     hidden = round(bonus.effective_ratio * length)
     kept = length - hidden
     choices = length if kept == 1 else 10**9  # different masks there are

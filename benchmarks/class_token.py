@@ -18,6 +18,7 @@ import torch
 import mimex.envs  # noqa: F401 (registers the tasks)
 from benchmarks.machine import describe
 from mimex import AutoencoderSize, MIMEx, Window, WindowTracker
+from mimex.config.presets import PUBLISHED_BONUSES
 
 RESULTS = Path(__file__).parent / "results" / "class_token.md"
 ENVS, STEPS, BATCH = 128, 240, 512
@@ -46,7 +47,9 @@ def windows() -> Window:
 
 def errors(data: Window, class_token: bool, seed: int) -> list[float]:
     """The mean error on every tenth window, which is never learned from, at the steps of AT."""
-    bonus = MIMEx(data.features.shape[2], size=AutoencoderSize(class_token=class_token), seed=seed)
+    size = AutoencoderSize(class_token=class_token)
+    published = {**PUBLISHED_BONUSES["mimex"], "size": size}
+    bonus = MIMEx(data.features.shape[2], seed=seed, **published)
     generator = torch.Generator().manual_seed(seed)
     tenth = torch.arange(len(data)) % 10 == 0
     kept, others = Window(data.features[tenth], data.valid[tenth]), (~tenth).nonzero().flatten()

@@ -29,12 +29,13 @@ from rich.progress import track
 from benchmarks.bonus import high_water
 from benchmarks.machine import describe
 from benchmarks.plain_drqv2 import PlainDrQv2, PlainReplay
-from mimex import ICM, PAPER, RND, MIMEx, Window, use_workers
+from mimex import ICM, RND, MIMEx, Window, use_workers
 from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings
 from mimex.agents.encoders import ObservationReader
 from mimex.bonus.base import IntrinsicReward
+from mimex.config.presets import PUBLISHED_BONUSES
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import available_cores, keep_memory
 
@@ -101,16 +102,20 @@ def on_torch_threads(step: Step) -> Step:
 def methods() -> dict[str, Step]:
     trunk = DrQv2Settings().trunk
     wide = 39_200
+
+    def mimex(features: int) -> MIMEx:
+        return MIMEx(features, **PUBLISHED_BONUSES["mimex"])
+
     return {
         "plain, none (stored stacks)": plain(),
         "none": ours(None, "trunk"),
         "rnd, 50 features": ours(RND(trunk, 1), "trunk"),
         "icm, 50 features": ours(ICM(trunk, ACTIONS, 2), "trunk", RUN),
-        "mimex, 50 features": ours(MIMEx(trunk, size=PAPER), "trunk", RUN),
-        "mimex, 50 features, drawn one by one": ours(MIMEx(trunk, size=PAPER), "trunk"),
-        "mimex, 50 features, runs of 2": ours(MIMEx(trunk, size=PAPER), "trunk", run=2),
-        "mimex, 39,200 features": ours(MIMEx(wide, size=PAPER), "encoder", RUN),
-        "mimex, 39,200 features, drawn one by one": ours(MIMEx(wide, size=PAPER), "encoder"),
+        "mimex, 50 features": ours(mimex(trunk), "trunk", RUN),
+        "mimex, 50 features, drawn one by one": ours(mimex(trunk), "trunk"),
+        "mimex, 50 features, runs of 2": ours(mimex(trunk), "trunk", run=2),
+        "mimex, 39,200 features": ours(mimex(wide), "encoder", RUN),
+        "mimex, 39,200 features, drawn one by one": ours(mimex(wide), "encoder"),
     }
 
 
