@@ -4,7 +4,8 @@
     python -m benchmarks.curves suite studies/suite-cpu      writes learning/suite/*.csv
     python -m benchmarks.suite                               writes results/suite.md and .png
 
-The same with `claims` in place of `suite` for the ablations, results/claims.md.
+The same with `claims` in place of `suite` for the ablations, results/claims.md, and with
+`baselines-dmc` for results/swingup.md, whose curves are in learning/swingup-state and -small.
 """
 
 from __future__ import annotations
@@ -28,18 +29,26 @@ from mimex.study.survival import log_rank, median, waits_of
 RESULTS = Path(__file__).parent / "results"
 CURVES = RESULTS / "learning"
 
-SUCCESS = "eval/success"
+SUCCESS, RETURN = "eval/success", "eval/return"
+GOOD = 400
+"""A return of sparse cartpole swingup that is most of the way: the pole stays up."""
 SHOWN = ("none", "constant", "rnd", "mimex", "count")
 """Methods of the figure."""
 SOLVED = 0.5
 """Of the last evaluation's episodes, from which a run counts as one that solved its task."""
 
 
-def read_curves(name: str) -> list[Group]:
-    """The committed curves of a plan's runs, in groups, in the order of its tasks and methods."""
+def read_curves(plan: str, folder: str | None = None, seeds: int | None = None) -> list[Group]:
+    """The committed curves of a plan's runs, in groups, in the order of its tasks and methods.
+
+    Args:
+        plan: Its name.
+        folder: Where its curves are, if not in one of its name.
+        seeds: How many, if not as many as the plan says.
+    """
     runs, labels = [], {}
-    for planned in find_plan(name).runs("cpu"):
-        path = CURVES / name / f"{planned.name}.csv"
+    for planned in find_plan(plan).runs("cpu", seeds=seeds):
+        path = CURVES / (folder or plan) / f"{planned.name}.csv"
         if path.exists():
             config = {"task": planned.task, "seed": planned.seed, "steps": 0}
             runs.append(Run(planned.name, path, config, {}, read_csv(path)))
@@ -54,9 +63,9 @@ def read_csv(path: Path) -> dict[str, np.ndarray]:
     return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
 
 
-def areas(groups: Sequence[Group]) -> dict[str, TaskScores]:
-    """By method, then by task: the mean success over each run, early success counting more."""
-    return final_scores(groups, SUCCESS, area_under_curve)
+def areas(groups: Sequence[Group], metric: str = SUCCESS) -> dict[str, TaskScores]:
+    """By method, then by task: the mean height of each run's curve, so that early counts more."""
+    return final_scores(groups, metric, area_under_curve)
 
 
 def solved(group: Group) -> int:
@@ -191,8 +200,64 @@ half, with its 95 % interval (below 0.5 the other one is better):
 {improvement_table(groups, "base")}"""
 
 
+def returns_table(groups: Sequence[Group]) -> str:
+    """By method: evaluated return at the end and on average, and when it was first good."""
+    final, mean = final_scores(groups, RETURN), areas(groups, RETURN)
+    lines = [
+        "| | runs | return over the last tenth | mean of the curve | "
+        f"first at {GOOD} (thousand frames) | mean of each run's curve |",
+        "|---|---|---|---|---|---|",
+    ]
+    for group in groups:
+        ends, means = (np.asarray(by[group.label][group.task]) for by in (final, mean))
+        firsts = []
+        for run in group.runs:
+            steps, values = run.curve(RETURN)
+            good = steps[values >= GOOD]
+            firsts.append(f"{good[0] / 1000:.0f}" if len(good) else "never")
+        lines.append(
+            f"| {group.label} | {len(group.runs)} | {spread(ends)} | {spread(means)} "
+            f"| {', '.join(firsts)} | {', '.join(f'{value:.0f}' for value in means)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def spread(scores: np.ndarray) -> str:
+    """An interquartile mean with its interval."""
+    if len(scores) < 2:
+        return f"{scores[0]:.0f}"
+    found = interval({"": scores})
+    return f"{found.value:.0f} ({found.low:.0f} to {found.high:.0f})"
+
+
+def write_swingup() -> str:
+    """The page of sparse cartpole swingup, by DrQ-v2 from state and from small pictures."""
+    parts = []
+    for folder, title in (("swingup-state", "From state"), ("swingup-small", "From pictures")):
+        groups = read_curves("baselines-dmc", folder, seeds=10)
+        scores = areas(groups, RETURN)
+        better = [
+            f"{label} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+            for label in scores
+            if label != "mimex"
+            for found in [probability_of_improvement(scores["mimex"], scores[label])]
+        ]
+        parts.append(
+            f"## {title}\n\n{returns_table(groups)}\nThe probability that a run of MIMEx has the "
+            f"larger area, with its 95 % interval: over {', '.join(better)}.\n"
+        )
+    return """# dmc/cartpole_swingup_sparse
+
+    python -m benchmarks.suite
+
+DrQ-v2. Evaluated return of ten episodes; interquartile means with 95 % intervals.
+
+""" + "\n".join(parts)
+
+
 def main() -> None:
-    for name, write in (("suite", write_suite), ("claims", write_claims)):
+    pages = {"suite": write_suite, "claims": write_claims, "swingup": write_swingup}
+    for name, write in pages.items():
         text = write()
         (RESULTS / f"{name}.md").write_text(text)
         print(text)

@@ -1,5 +1,7 @@
 """The suite's tables, from curves as they are committed."""
 
+import re
+
 import numpy as np
 import pytest
 from benchmarks import suite
@@ -80,3 +82,19 @@ def test_the_plans_count_the_hand_where_they_count():
         numbers = run.settings["count.numbers"]
         hand = env.unwrapped.world.task.hand()
         np.testing.assert_allclose(observation[:, numbers], hand, atol=1e-6)
+
+
+def test_returns_are_told_at_the_end_on_average_and_when_they_are_first_good(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "CURVES", tmp_path)
+    folder = tmp_path / "swingup-state"
+    folder.mkdir()
+    curves = {"none-0": (0, 0, 100), "none-9": (0, 0, 300), "mimex-0": (0, 500, 700)}
+    for name, values in curves.items():
+        rows = [f"{1000 * place},{value}" for place, value in enumerate(values, start=1)]
+        path = folder / f"cartpole_swingup_sparse-{name}.csv"
+        path.write_text("\n".join(["step,eval/return", *rows]) + "\n")
+    groups = suite.read_curves("baselines-dmc", "swingup-state", seeds=10)
+    none, mimex = suite.returns_table(groups).splitlines()[2:]
+    # Trapezia: (0 + 0) / 2 and (0 + 100) / 2, on average 25; with 300 at the end 75.
+    assert re.sub(r" \(.*?\)", "", none) == "| none | 2 | 200 | 50 | never, never | 25, 75 |"
+    assert mimex == "| mimex | 1 | 700 | 425 | 2 | 425 |"
