@@ -236,16 +236,19 @@ def write_swingup() -> str:
     for folder, title in (("swingup-state", "From state"), ("swingup-small", "From pictures")):
         groups = read_curves("baselines-dmc", folder, seeds=10)
         scores = areas(groups, RETURN)
+        several = [label for label, by in scores.items() if len(np.asarray(*by.values())) > 1]
         better = [
-            f"{label} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
-            for label in scores
-            if label != "mimex"
+            f"over {label} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+            for label in several
+            if label != "mimex" and "mimex" in several
             for found in [probability_of_improvement(scores["mimex"], scores[label])]
         ]
-        parts.append(
-            f"## {title}\n\n{returns_table(groups)}\nThe probability that a run of MIMEx has the "
-            f"larger area, with its 95 % interval: over {', '.join(better)}.\n"
-        )
+        parts.append(f"## {title}\n\n{returns_table(groups)}")
+        if better:
+            parts[-1] += (
+                "\nThe probability that a run of MIMEx has the larger mean, with its interval: "
+                f"{', '.join(better)}.\n"
+            )
     return """# dmc/cartpole_swingup_sparse
 
     python -m benchmarks.suite
