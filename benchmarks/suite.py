@@ -236,7 +236,7 @@ def write_swingup() -> str:
     for folder, title in (("swingup-state", "From state"), ("swingup-small", "From pictures")):
         groups = read_curves("baselines-dmc", folder, seeds=10)
         scores = areas(groups, RETURN)
-        several = [label for label, by in scores.items() if len(np.asarray(*by.values())) > 1]
+        several = [group.label for group in groups if len(group.runs) > 1]
         better = [
             f"over {label} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
             for label in several

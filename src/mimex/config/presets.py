@@ -73,8 +73,8 @@ SMALL_PICTURES: Mapping[str, Any] = {
 }
 """DrQ-v2 of the small preset, from pictures of the control suite: 100,000 frames take a core 33
 minutes with MIMEx and 15 without. It learns dense cartpole_swingup, by frames nearly as the
-published size does (docs/results.md); with a learning rate of 1e-3 the policy got stuck (seed 100). Its
-scores cannot be compared with published ones."""
+published size does (docs/results.md); with a learning rate of 1e-3 the policy got stuck. Its scores
+cannot be compared with published ones."""
 
 SMALL: dict[str, Any] = {
     "envs": 16,

@@ -109,9 +109,7 @@ class Suite(Family):
         }
         if name == "paper":
             # The vector itself is its own feature; of pictures the release takes the encoder's.
-            bonuses = {
-                name: chosen[name] | dict(PUBLISHED_BONUSES[name]) for name in PUBLISHED_BONUSES
-            }
+            bonuses = {key: chosen[key] | dict(its) for key, its in PUBLISHED_BONUSES.items()}
             bonuses["mimex"] |= {"padding": "zeros", "size": RELEASED}
             agent_settings = _graded(replace(MIMEX, features="encoder"), task)
             return chosen | bonuses | {"drqv2": agent_settings, "scale": PUBLISHED_SCALE}
