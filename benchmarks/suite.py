@@ -223,11 +223,11 @@ def returns_table(groups: Sequence[Group]) -> str:
 
 
 def spread(scores: np.ndarray) -> str:
-    """An interquartile mean with its interval."""
+    """An interquartile mean of returns, which are not below 0 here, with its interval."""
     if len(scores) < 2:
         return f"{scores[0]:.0f}"
     found = interval({"": scores})
-    return f"{found.value:.0f} ({found.low:.0f} to {found.high:.0f})"
+    return f"{found.value:.0f} ({max(found.low, 0):.0f} to {found.high:.0f})"
 
 
 def write_swingup() -> str:
