@@ -103,14 +103,14 @@ def suite_table(groups: Sequence[Group]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def improvement_table(groups: Sequence[Group], ours: str) -> str:
+def improvement_table(groups: Sequence[Group], ours: str, metric: str = SUCCESS) -> str:
     """How probably a run of ours has the larger area, by task and over all that both have.
 
     Of those with two runs or more.
     """
     scores = {
         label: {task: x for task, x in by.items() if len(np.asarray(x)) > 1}
-        for label, by in areas(groups).items()
+        for label, by in areas(groups, metric).items()
     }
     tasks = [task for task in by_task(groups) if task in scores[ours]]
     lines = [
@@ -235,19 +235,13 @@ def write_swingup() -> str:
     parts = []
     for folder, title in (("swingup-state", "From state"), ("swingup-small", "From pictures")):
         groups = read_curves("baselines-dmc", folder, seeds=10)
-        scores = areas(groups, RETURN)
-        several = [group.label for group in groups if len(group.runs) > 1]
-        better = [
-            f"over {label} {found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
-            for label in several
-            if label != "mimex" and "mimex" in several
-            for found in [probability_of_improvement(scores["mimex"], scores[label])]
-        ]
         parts.append(f"## {title}\n\n{returns_table(groups)}")
-        if better:
-            parts[-1] += (
-                "\nThe probability that a run of MIMEx has the larger mean, with its interval: "
-                f"{', '.join(better)}.\n"
+        if all(len(group.runs) > 1 for group in groups):
+            parts.append(
+                "How probably a run of MIMEx has the larger mean, with its 95 % interval:\n\n"
+                + improvement_table(groups, "mimex", RETURN)
+                + "\nFirst reward, log-rank test: MIMEx meets it earlier or later than\n\n"
+                + first_reward_tests(groups, "mimex")
             )
     return """# dmc/cartpole_swingup_sparse
 
