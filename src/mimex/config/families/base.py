@@ -24,15 +24,15 @@ Overrides = Mapping[str, Any]
 """Settings of a run by name; of a section, a mapping changes some and an object takes its place."""
 
 
-def replay_bonuses(pixels: bool) -> Overrides:
+def replay_bonuses(*, published: bool) -> Overrides:
     """Bonuses of DrQ-v2.
 
     Args:
-        pixels: Whether they see features of pictures, as published and then by their published
-            numbers; numbers as the environment gave them are normalised, whatever their units.
+        published: By their published numbers, for features of pictures as they are; otherwise by
+            the library's defaults, with what they see normalised, whatever its units.
     """
     learning = [name for name in BONUSES if issubclass(bonus_class(name), Resumable)]
-    if not pixels:
+    if not published:
         return {name: {"normalise": True} for name in learning}
     return {name: {"normalise": False, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
 

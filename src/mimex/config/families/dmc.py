@@ -102,7 +102,7 @@ class Suite(Family):
         if agent == "ppo":
             return chosen | (SMALL_PIXELS if pixels else SMALL)
         chosen |= {
-            **replay_bonuses(pixels),
+            **replay_bonuses(published=pixels and name != "small"),
             "envs": 1,
             "eval": {"every": 10_000, "episodes": 10},  # DrQ-v2's
             "track": {"checkpoint_every": 50_000},

@@ -88,7 +88,7 @@ class Gym(Family):
             return {**chosen, **SMALL}
         return {
             **chosen,
-            **replay_bonuses(pixels=False),
+            **replay_bonuses(published=False),
             "envs": 1,
             "drqv2": SMALL_STATE,
             "eval": {"every": 10_000, "episodes": 10},

@@ -75,7 +75,7 @@ class PixMC(Family):
             chosen["world"] = VARIANTS[task][1]
         if agent == "drqv2":
             return chosen | {
-                **replay_bonuses(pixels),
+                **replay_bonuses(published=pixels),
                 "envs": REPLAY_ENVS,
                 "scale": BESIDE_COSTS,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
