@@ -34,7 +34,8 @@ from mimex.train.evaluate import evaluate, wilson
 RESULTS = Path(__file__).parent / "results" / "learning"
 COLUMNS = (
     "step", "eval/success", "eval/return", "train/success", "train/return", "train/reached_lift",
-    "train/reached_open", "explore/first_reward", "explore/coverage", "bonus/mean", "bonus/share",
+    "train/reached_open", "train/reached_touch", "explore/first_reward", "explore/first_touch",
+    "explore/first_lift", "explore/coverage", "bonus/mean", "bonus/share",
     "bonus/probe", "train/episode_steps", "ppo/std", "ppo/approx_kl", "ppo/clip_fraction", "ppo/lr",
     "ppo/explained_variance", "ppo/critic_share", "time/steps_per_second",
 )  # fmt: skip

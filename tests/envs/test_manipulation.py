@@ -76,6 +76,25 @@ def test_a_fallen_cube_ends_the_episode(task: str, drop: float) -> None:
     assert not truncated.any()
 
 
+@pytest.mark.parametrize("task", ["FrankaPick", "KukaPick", "FrankaMove", "KukaMove"])
+def test_a_cube_counts_as_touched_while_it_is_moved_along_the_table(task: str) -> None:
+    env = VectorManipulation(task, 2, autoreset_mode=AutoresetMode.DISABLED)
+    env.reset(seed=0)
+    for _ in range(30):  # it drops onto the table, and lies
+        *_, info = env.step(still(env))
+        np.testing.assert_array_equal(info["object_touched"], [False, False])
+    _, velocities = env.engine.joint_columns(["cube"])
+    env.engine.qvel[1, velocities.start] = 0.3  # m/s; the table's friction takes some of it
+    *_, info = env.step(still(env))
+    np.testing.assert_array_equal(info["object_touched"], [False, True])
+
+
+def test_where_there_is_no_cube_none_is_touched() -> None:
+    env = VectorManipulation("FrankaReach", 1)
+    env.reset(seed=0)
+    assert "object_touched" not in env.step(still(env))[-1]
+
+
 @pytest.mark.parametrize("task", ["FrankaPick", "KukaPick"])
 def test_a_touched_arm_ends_the_episode_but_a_touched_finger_does_not(task: str) -> None:
     env = VectorManipulation(task, 2, autoreset_mode=AutoresetMode.DISABLED)

@@ -62,6 +62,31 @@ def test_a_condition_counts_for_the_episode_in_which_it_was_met():
     lift([0.0, 0.0], [False, True], final=[0.0, 0.5])  # the second lifts in its very last step
     assert episodes.metrics()["train/reached_lift"] == pytest.approx(2 / 3)
     assert "train/reached_object" not in episodes.metrics()
+    assert episodes.metrics()["explore/first_lift"] == 2  # steps of both environments
+
+
+def test_the_first_touch_of_an_object_is_told_in_frames_and_saved():
+    episodes = Episodes(2, remember=10, frames_per_step=4)
+    quiet = np.zeros(2, bool)
+    for touched in ([False, False], [False, True], [True, False]):
+        take_in(episodes, np.zeros(2), quiet, {"object_touched": np.array(touched)})
+    assert episodes.metrics() == {"explore/first_touch": 4 * 2 * 2}
+    other = Episodes(2, remember=10, frames_per_step=4)
+    other.load_state_dict(episodes.state_dict())
+    assert other.metrics() == episodes.metrics()
+    ended = np.array([True, False])
+    final = {"success": quiet, "object_touched": quiet}
+    take_in(other, np.zeros(2), ended, {"object_touched": quiet, "final_info": final})
+    assert other.metrics()["train/reached_touch"] == 1  # by the step before last
+
+
+def test_a_run_saved_before_conditions_had_firsts_keeps_its_first_reward():
+    episodes = Episodes(2, remember=10)
+    before = {key: value for key, value in episodes.state_dict().items() if key != "firsts"}
+    episodes.load_state_dict(before | {"first_reward": 12})
+    assert episodes.metrics() == {"explore/first_reward": 12}
+    episodes.load_state_dict(before | {"first_reward": None})
+    assert episodes.metrics() == {}
 
 
 def test_the_first_reward_is_counted_in_steps_of_all_environments():

@@ -188,6 +188,8 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
             "unstable": unstable,
             "unstable_episodes": copied(self._unstable_episodes),
         }
+        if outcome.touched is not None:
+            info["object_touched"] = outcome.touched
         info.update((f"reward/{name}", value) for name, value in terms.items())
         rewards = reward.total(terms, self.weights)
         return self.world.observe(), rewards, terminated, truncated, info

@@ -50,6 +50,7 @@ TITLES = {
     "bonus/probe": "bonus on a fixed batch",
     "train/reached_open": "episodes that open it",
     "train/reached_lift": "episodes that lift it",
+    "train/reached_touch": "episodes that move it",
     "train/reached_handle": "episodes that hold the handle",
 }
 

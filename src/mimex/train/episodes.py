@@ -17,6 +17,9 @@ from mimex.types import Metrics
 _TERM, _CONDITION = "reward/", "_bonus"
 """An info entry "reward/lift_bonus" is above 0 where the condition "lift" is met."""
 
+_TOUCHED = "object_touched"
+"""The info entry of the condition "touch"."""
+
 
 class Episodes(Observer):
     """Follows the running episodes and remembers how the last ones ended, in all processes.
@@ -39,7 +42,7 @@ class Episodes(Observer):
         self._new: list[tuple[int, Metrics]] = []  # ended here since the last row, and when
         self.total = 0
         self._seen = 0  # steps of all environments, from the very first on
-        self._first_reward: int | None = None  # the step of the first reward above 0
+        self._firsts: dict[str, int] = {}  # the step of the first reward, and of each condition
 
     def begin(self, observation: Any) -> None:
         """Forgets running and ended episodes: all environments were reset."""
@@ -61,20 +64,26 @@ class Episodes(Observer):
         self._returns = self._returns.to(rewards.device) + rewards
         self._steps = self._steps.to(rewards.device) + 1
         self._seen += len(rewards) * processes.size()
-        if self._first_reward is None and (rewards > 0).any():
-            self._first_reward = self._seen
+        self._note("reward", rewards > 0)
         for name in info:
-            if name.startswith(_TERM) and name.endswith(_CONDITION):
+            condition = _condition(name)
+            if condition is not None:
                 values = _numbers(info[name])
                 if any_ended:
                     values = torch.where(ended, _numbers(info["final_info"][name]), values)
-                condition = name.removeprefix(_TERM).removesuffix(_CONDITION)
+                now = values > 0
+                self._note(condition, now)
                 before = self._met.get(condition, torch.zeros_like(ended))
-                self._met[condition] = before.to(ended.device) | (values > 0)
+                self._met[condition] = before.to(ended.device) | now
         if any_ended:
             self._end(ended, final_successes(info))
         if processes.size() == 1:
             self._meet()
+
+    def _note(self, what: str, now: Tensor) -> None:
+        """Remembers the step at which something was so for the first time, in any environment."""
+        if what not in self._firsts and now.any():
+            self._firsts[what] = self._seen
 
     def _end(self, ended: Tensor, successes: Any) -> None:
         outcome = {"return": self._returns, "episode_steps": self._steps}
@@ -88,7 +97,7 @@ class Episodes(Observer):
             running.masked_fill_(ended, 0)
 
     def metrics(self, agent: Agent | None = None) -> Metrics:
-        """Means over the last episodes, and the step of the first reward, once there are any."""
+        """Means over the last episodes, and the steps of the first reward and condition met."""
         found: Metrics = {}
         if processes.size() > 1:
             self._meet()
@@ -97,15 +106,16 @@ class Episodes(Observer):
                 f"train/{name}": float(np.mean([outcome[name] for outcome in self._last]))
                 for name in self._last[-1]
             } | {"train/episodes": float(self.total)}
-        if self._first_reward is not None:
-            found["explore/first_reward"] = float(self._first_reward * self._frames)
-        return found
+        firsts = {name: float(step * self._frames) for name, step in self._firsts.items()}
+        return found | {f"explore/first_{name}": step for name, step in firsts.items()}
 
     def _meet(self) -> None:
         """Takes in how episodes ended in all processes, in the order of their ends."""
-        told = processes.every((self._first_reward, self._new))
-        firsts = [first for first, _ in told if first is not None]
-        self._first_reward = min(firsts, default=None)
+        told = processes.every((self._firsts, self._new))
+        names = dict.fromkeys(name for firsts, _ in told for name in firsts)
+        self._firsts = {
+            name: min(firsts[name] for firsts, _ in told if name in firsts) for name in names
+        }
         ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
         self._last.extend(outcome for _, outcome in ended)
         self.total += len(ended)
@@ -123,7 +133,7 @@ class Episodes(Observer):
             },
             "total": self.total,
             "seen": self._seen,
-            "first_reward": self._first_reward,
+            "firsts": dict(self._firsts),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -136,7 +146,18 @@ class Episodes(Observer):
         for row in zip(*columns.values(), strict=True):
             self._last.append(dict(zip(columns, row, strict=True)))
         self.total, self._seen = int(state["total"]), int(state["seen"])
-        self._first_reward = state["first_reward"]
+        self._firsts = dict(state.get("firsts", {}))
+        if state.get("first_reward") is not None:  # as it was saved until November 2026
+            self._firsts["reward"] = int(state["first_reward"])
+
+
+def _condition(name: str) -> str | None:
+    """The condition that an info entry tells of; None if it tells of none."""
+    if name == _TOUCHED:
+        return "touch"
+    if name.startswith(_TERM) and name.endswith(_CONDITION):
+        return name.removeprefix(_TERM).removesuffix(_CONDITION)
+    return None
 
 
 def _numbers(values: Any) -> Tensor:

@@ -28,11 +28,13 @@ class Outcome:
         terms: Value of each reward term before its weight, by name, (N,) each.
         met: Whether the success condition holds now, (N,).
         fallen: Whether the object fell, which ends the episode, (N,).
+        touched: Whether the object is being moved, (N,); None where there is none to be moved.
     """
 
     terms: dict[str, Array]
     met: Mask
     fallen: Mask
+    touched: Mask | None = None
 
 
 class Task(ABC):

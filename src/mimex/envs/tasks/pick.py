@@ -18,6 +18,7 @@ CUBE_RANGE = (0.1, 0.2)  # m, published
 GOAL_HEIGHT = 0.8  # m, of the cube's centre (published)
 SUCCESS_RADIUS = 0.1  # m, of Pick's goal height (published)
 OFFSET = 0.04  # m, in all distance terms (published)
+TOUCH_SPEED = 0.01  # m/s, of the cube along the table; one that nobody touches has none
 
 
 class Pick(Task):
@@ -53,8 +54,9 @@ class Pick(Task):
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
         self.half = robot.cube_size / 2.0
-        positions, _ = engine.joint_columns(["cube"])
+        positions, velocities = engine.joint_columns(["cube"])
         self._pose = engine.qpos[:, positions]  # (N, 7) position and quaternion, live
+        self._velocity = engine.qvel[:, velocities]  # (N, 6) linear (m/s) and angular, live
         self.memory["start_height"] = engine.array(np.zeros(engine.num_envs))
 
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
@@ -86,6 +88,12 @@ class Pick(Task):
         near_both: Mask = (apart[:, 0] <= 2 * self.half) & (apart[:, -1] <= 2 * self.half)
         return near_both
 
+    def touched(self) -> Mask:
+        """Return whether the cube is being moved along the table, (N,)."""
+        across = self._velocity[:, :2]
+        moves: Mask = (across * across).sum(1) > TOUCH_SPEED**2
+        return moves
+
     def goal_distance(self) -> Array:
         """Return how far the cube is from where it should be (m), (N,)."""
         return abs(GOAL_HEIGHT - self._pose[:, 2])
@@ -105,7 +113,12 @@ class Pick(Task):
             "goal_bonus": bonus(distance <= self.robot.cube_goal),
         }
         drop = self.memory["start_height"] - self._pose[:, 2]
-        return Outcome(terms, met=self.success(distance), fallen=drop > self.robot.drop_limit)
+        return Outcome(
+            terms,
+            met=self.success(distance),
+            fallen=drop > self.robot.drop_limit,
+            touched=self.touched(),
+        )
 
     def oracle(self, rows: Rows) -> tuple[Array, ...]:
         """Return the grasp and the height that is left to rise (m)."""
