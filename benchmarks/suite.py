@@ -24,7 +24,7 @@ from mimex.study.panels import draw_curves, print_styles
 from mimex.study.plan_file import find_plan
 from mimex.study.runs import Run
 from mimex.study.statistics import area_under_curve, interval, probability_of_improvement
-from mimex.study.survival import log_rank, median, waits_of
+from mimex.study.survival import METRIC, log_rank, median, waits_of
 
 RESULTS = Path(__file__).parent / "results"
 CURVES = RESULTS / "learning"
@@ -134,8 +134,8 @@ def improvement_table(groups: Sequence[Group], ours: str, metric: str = SUCCESS)
     return "\n".join(lines) + "\n"
 
 
-def first_reward_tests(groups: Sequence[Group], ours: str) -> str:
-    """Log-rank tests of the steps to the first reward: ours against each, task by task."""
+def first_tests(groups: Sequence[Group], ours: str, metric: str = METRIC) -> str:
+    """Log-rank tests of the steps to a first reward, or touch: ours against each, by task."""
     tasks = by_task(groups)
     labels = [label for label in dict.fromkeys(g.label for g in groups) if label != ours]
     lines = ["| against | " + " | ".join(t.rpartition("/")[2] for t in tasks) + " |"]
@@ -143,7 +143,7 @@ def first_reward_tests(groups: Sequence[Group], ours: str) -> str:
     for label in labels:
         cells = []
         for of_task in tasks.values():
-            by = {group.label: waits_of(group.runs) for group in of_task}
+            by = {group.label: waits_of(group.runs, metric) for group in of_task}
             if not {ours, label} <= by.keys():
                 cells.append("")
                 continue
@@ -181,7 +181,7 @@ half, with its 95 % interval:
 {improvement_table(groups, "mimex")}
 Steps to the first reward, log-rank test: MIMEx meets it earlier or later than
 
-{first_reward_tests(groups, "mimex")}"""
+{first_tests(groups, "mimex")}"""
 
 
 def write_claims() -> str:
@@ -241,7 +241,7 @@ def write_swingup() -> str:
                 "How probably a run of MIMEx has the larger mean, with its 95 % interval:\n\n"
                 + improvement_table(groups, "mimex", RETURN)
                 + "\nFirst reward, log-rank test: MIMEx meets it earlier or later than\n\n"
-                + first_reward_tests(groups, "mimex")
+                + first_tests(groups, "mimex")
             )
     return """# dmc/cartpole_swingup_sparse
 

@@ -65,7 +65,7 @@ def test_who_is_better_is_told_by_the_area_and_only_where_both_have_runs(curves)
 
 
 def test_first_rewards_are_compared_task_by_task(curves):
-    table = suite.first_reward_tests(suite.read_curves("suite"), "mimex")
+    table = suite.first_tests(suite.read_curves("suite"), "mimex")
     [line] = [line for line in table.splitlines() if line.startswith("| rnd")]
     assert "earlier, p = " in line
 

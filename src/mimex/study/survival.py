@@ -87,9 +87,9 @@ class FirstRewards:
     p: float | None
 
 
-def waits_of(runs: Sequence[Run]) -> Waits:
-    """The waits of all runs that have reported anything yet."""
-    told = [(run.curve(METRIC)[1], run.columns["step"]) for run in runs]
+def waits_of(runs: Sequence[Run], metric: str = METRIC) -> Waits:
+    """The waits of all runs that have reported anything yet, for a reward or something else."""
+    told = [(run.curve(metric)[1], run.columns["step"]) for run in runs]
     ends = [(*first[:1], steps[-1])[0] for first, steps in told if len(steps)]
     met = [len(first) > 0 for first, steps in told if len(steps)]
     return Waits(np.array(ends, float), np.array(met, bool))
