@@ -1,6 +1,6 @@
 """What is told of runs without reward, and of a search, from curves as they are committed."""
 
-from benchmarks import coverage, others_search, suite
+from benchmarks import coverage, bonus_search, suite
 
 
 def write(path, columns):
@@ -37,7 +37,7 @@ def test_a_search_tells_seeds_apart_and_averages_over_tasks(tmp_path, monkeypatc
         for seed, height in enumerate(seeds):
             columns = {"step": [1, 2, 3], "eval/success": [height] * 3}
             name = f"{task}-icm-3e-3-beta-1-{100 + seed}.csv"
-            write(tmp_path / "others-search" / name, columns)
-    *_, row = others_search.table().splitlines()
+            write(tmp_path / "bonus-search" / name, columns)
+    *_, row = bonus_search.table().splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == ["icm 3e-3 beta 1", "50, 100", "25, 0", "0, 100", "25, 67"]

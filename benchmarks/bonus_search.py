@@ -1,8 +1,8 @@
-"""The search for ICM, pseudo-counts, disagreement and E3B, from committed curves alone.
+"""The search for the bonuses' learning rates and betas, from committed curves alone.
 
-    mimex study run benchmarks/plans/others_search.toml --jobs 2 --threads 1    continues
-    python -m benchmarks.curves others-search studies/others_search-cpu         writes its curves
-    python -m benchmarks.others_search                       writes results/others_search.md
+    mimex study run benchmarks/plans/bonus_search.toml --jobs 2 --threads 1    continues
+    python -m benchmarks.curves bonus-search studies/bonus_search-cpu         writes its curves
+    python -m benchmarks.bonus_search                       writes results/bonus_search.md
 
 The mean height of each run's curve of success, by task and seed, and over the tasks.
 """
@@ -16,12 +16,12 @@ import numpy as np
 from benchmarks.suite import RESULTS, areas, read_curves
 from mimex.study.figures import by_task
 
-PLAN = Path(__file__).parent / "plans" / "others_search.toml"
+PLAN = Path(__file__).parent / "plans" / "bonus_search.toml"
 
 
 def table() -> str:
     """Settings by tasks: areas in per cent, of the first seed and, where it was run, the second."""
-    groups = read_curves(str(PLAN), "others-search")
+    groups = read_curves(str(PLAN), "bonus-search")
     tasks, scores = list(by_task(groups)), areas(groups)
     lines = [
         "| | " + " | ".join(task.rpartition("/")[2] for task in tasks) + " | mean |",
@@ -36,15 +36,15 @@ def table() -> str:
 
 
 def main() -> None:
-    text = f"""# The search for the other bonuses
+    text = f"""# The search for the bonuses' learning rates and betas
 
-    python -m benchmarks.others_search
+    python -m benchmarks.bonus_search
 
 Learning rate 1e-3 (or 3e-3) and beta, seeds 100 and 101. Per cent of the area under the curve of
 success. After the first seed the better two of each bonus's four settings went on.
 
 {table()}"""
-    (RESULTS / "others_search.md").write_text(text)
+    (RESULTS / "bonus_search.md").write_text(text)
     print(text)
 
 
