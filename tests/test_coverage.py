@@ -1,6 +1,6 @@
 """What is told of runs without reward, and of a search, from curves as they are committed."""
 
-from benchmarks import coverage, bonus_search, suite
+from benchmarks import bonus_search, coverage, suite
 
 
 def write(path, columns):
