@@ -48,6 +48,7 @@ TITLES = {
     "explore/coverage": "share of the grid visited",
     "bonus/share": "bonus's share of reward",
     "bonus/probe": "bonus on a fixed batch",
+    "train/episode_steps": "steps of an episode",
     "train/reached_open": "episodes that open it",
     "train/reached_lift": "episodes that lift it",
     "train/reached_touch": "episodes that move it",
