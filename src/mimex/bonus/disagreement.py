@@ -51,7 +51,7 @@ class Disagreement(MaskedPrediction):
         length: Steps a window, at least 2; only the newest transition is looked at.
         models: Forward models of the ensemble, at least 2.
         hidden: Widths of the hidden layers of each.
-        lr: Learning rate of Adam.
+        lr: Learning rate of Adam; the default won a search (benchmarks/plans/bonus_search.toml).
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -63,7 +63,7 @@ class Disagreement(MaskedPrediction):
         *,
         models: int = 5,
         hidden: tuple[int, ...] = (256,),
-        lr: float = 1e-3,
+        lr: float = 3e-3,
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)

@@ -27,7 +27,7 @@ class PseudoCount(MaskedPrediction):
         mask_ratio: Share of the numbers that is hidden.
         masks: Masks a state, averaged, K.
         hidden: Widths of the predictor's hidden layers.
-        lr: Learning rate of Adam.
+        lr: Learning rate of Adam; the default won a search (benchmarks/plans/bonus_search.toml).
         one_hot: Whether states are codes of discrete values, which are predicted as such
             (``mimex.bonus.surprise``). When left out, the first states tell.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
@@ -41,7 +41,7 @@ class PseudoCount(MaskedPrediction):
         masks: int = 1,
         *,
         hidden: tuple[int, ...] = (256, 256),
-        lr: float = 1e-3,
+        lr: float = 3e-3,
         one_hot: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:

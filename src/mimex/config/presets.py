@@ -28,8 +28,11 @@ PUBLISHED_SCALE = {"beta": 0.05, "unit": "raw"}
 PUBLISHED_BONUSES: Mapping[str, Mapping[str, Any]] = {
     "mimex": {"size": PAPER, "lr": 1e-4, "mask_type": "time", "mask_ratio": 0.7},
     "rnd": {"lr": 1e-3},
+    "pseudocount": {"lr": 1e-3},
+    "disagreement": {"lr": 1e-3},
 }
-"""Where the published numbers are not the defaults (``MIMEx``, ``RND``)."""
+"""Where the published numbers are not the defaults; of the last two, which the paper does not have
+in this form, what they had before a search."""
 
 CPU = PPOSettings(
     lr_schedule="adaptive",
