@@ -74,7 +74,7 @@ SMALL_PICTURES: Mapping[str, Any] = {
     "suite": {"image_size": 40, "quality": "fast"},
     "drqv2": replace(PUBLISHED, batch=64, filters=16, shift=2, hidden=256, lr=3e-4),
 }
-"""DrQ-v2 of the small preset, from pictures of the control suite: 100,000 frames take a core 33
+"""DrQ-v2 of the small preset, from pictures of the control suite: 100,000 frames take a core 28
 minutes with MIMEx and 15 without. It learns dense cartpole_swingup, by frames nearly as the
 published size does (docs/results.md); with a learning rate of 1e-3 the policy got stuck. Its scores
 cannot be compared with published ones."""
