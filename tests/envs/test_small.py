@@ -145,3 +145,54 @@ def test_gymnasium_knows_them(name: str) -> None:
 def test_what_makes_no_game_is_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> None:
+    sea = DeepSea(2, size=4, dense=True)
+    sea.reset(seed=0)
+    total = np.zeros(2)
+    for _ in range(4):
+        actions = rightmost(sea)
+        actions[1] = 1 - actions[1]
+        total += sea.step(actions)[1]
+    np.testing.assert_allclose(total, [1 + 1, 0])
+
+
+def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_one_whose_turn_it_is() -> None:
+    buttons = OrderedButtons(1, cells=8, slack=0, press_cost=0.0, dense=True)
+    buttons.reset(seed=0)
+    buttons.arrays["cell"][0] = 6
+    actions = [RIGHT, LEFT, RIGHT, RIGHT, PRESS, PRESS, LEFT, RIGHT]
+    paid = [buttons.step(np.array([action]))[1][0] for action in actions]
+    # A lies at 0 and B at 4: both ways around lead to B from A, back to A leads away from it.
+    np.testing.assert_allclose(paid, [0.01, -0.01, 0.01, 0.01, 0.1, 0, 0.01, -0.01], atol=1e-12)
+
+
+def test_a_share_of_the_episodes_begins_along_the_way() -> None:
+    sea = DeepSea(4096, size=8, near_starts=0.5)
+    sea.reset(seed=0)
+    steps = sea.arrays["steps"]
+    np.testing.assert_array_equal(steps, sea.arrays["column"])
+    assert 1650 < (steps > 0).sum() < 1930  # 4,096 / 2 * 7 / 8 = 1,792 expected
+    assert set(steps) == set(range(8))
+    for _ in range(8):  # going right from there finds the treasure, at once from the last row
+        *_, info = sea.step(rightmost(sea))
+        assert info["final_info"]["success"][info["_final_info"]].all()
+        sea.near_starts = 0.0  # those that begin anew do so at the top
+        if sea.arrays["steps"].max() == 0:
+            break
+
+    buttons = OrderedButtons(4096, cells=8, slack=0, near_starts=0.5)
+    buttons.reset(seed=0)
+    due = buttons.arrays["time_left"] > 0
+    assert 1900 < due.sum() < 2200
+    np.testing.assert_array_equal(
+        buttons.arrays["time_left"][due], 5 - buttons.arrays["cell"][due]
+    )  # as if walked there from A at once: just in time
+
+
+@pytest.mark.parametrize("game", [DeepSea, OrderedButtons])
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_that_is_none_is_refused_by_name(game: type, share: float) -> None:
+    with pytest.raises(ValueError, match=r"near_starts is .* share from 0 to 1"):
+        game(near_starts=share)

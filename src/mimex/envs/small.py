@@ -144,6 +144,12 @@ class SmallGame(VectorEnv[Any, Any, Any]):
             array[:] = state[name]
 
 
+def require_share(name: str, value: float) -> None:
+    """Raise an error that names a setting which is no share."""
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} is {value}, but must be a share from 0 to 1")
+
+
 class DeepSea(SmallGame):
     """A boat sinks one row a step and drifts left or right; treasure lies at the far lower right.
 
@@ -156,30 +162,44 @@ class DeepSea(SmallGame):
         size: Rows and columns of the sea.
         mapping: Seed of which action goes right in which cell, the same for all copies.
         move_cost: What going right costs over an episode, in treasures.
+        dense: Pay for going right, a treasure over an episode, in place of the cost.
+        near_starts: Share of episodes that begin anywhere along the way to the treasure.
     """
 
     has_an_end = True
 
     def __init__(
-        self, num_envs: int = 1, size: int = 10, mapping: int = 0, move_cost: float = 0.01
+        self,
+        num_envs: int = 1,
+        size: int = 10,
+        mapping: int = 0,
+        move_cost: float = 0.01,
+        dense: bool = False,
+        near_starts: float = 0.0,
     ) -> None:
         if size < 2:
             raise ValueError(f"size is {size}, but must be 2 or more")
+        require_share("near_starts", near_starts)
         seen, actions = spaces.Discrete(size * size + 1), spaces.Discrete(2)
         super().__init__(num_envs, seen, actions, size, {"column": 0})
-        self.size, self.move_cost = size, move_cost
+        self.size, self.near_starts = size, near_starts
+        self._right_pays = (1.0 if dense else -move_cost) / size
         self._right = np.random.default_rng(mapping).integers(2, size=(size, size))
 
     def begin(self, rows: Rows) -> None:
-        """At the upper left."""
+        """At the upper left, or for some on the diagonal that leads to the treasure."""
         self.arrays["column"][rows] = 0
+        for row in rows if self.near_starts else ():
+            if self.generators[row].random() < self.near_starts:
+                along = self.generators[row].integers(self.size)
+                self.arrays["steps"][row] = self.arrays["column"][row] = along
 
     def play(self, actions: Array) -> tuple[Array, Array]:
         """Sinks by a row; the treasure is 1."""
         row, column = self.arrays["steps"], self.arrays["column"]
         right = actions == self._right[row, column]
         found = right & (column == self.size - 1) & (row == self.size - 1)
-        rewards = found - self.move_cost / self.size * right
+        rewards = found + self._right_pays * right
         self.arrays["column"] = np.clip(column + np.where(right, 1, -1), 0, self.size - 1)
         return rewards, found
 
@@ -208,6 +228,9 @@ class OrderedButtons(SmallGame):
         slack: Steps that the way from A to B may take beyond the shortest, pressing included.
         episode_steps: Steps of an episode; by default three times around the ring.
         press_cost: What a press costs, in rewards for B in time.
+        dense: Pay for A, too (0.1, but not while B is due), and for each step that leads to the
+            button whose turn it is (0.01, which a step away from it costs).
+        near_starts: Share of episodes that begin anywhere between A, just pressed, and B.
     """
 
     LEFT, RIGHT, PRESS = range(3)
@@ -219,36 +242,51 @@ class OrderedButtons(SmallGame):
         slack: int = 2,
         episode_steps: int | None = None,
         press_cost: float = 0.001,
+        dense: bool = False,
+        near_starts: float = 0.0,
     ) -> None:
         if cells < 4 or cells % 2:
             raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
+        require_share("near_starts", near_starts)
         seen, actions = spaces.MultiDiscrete([cells, 3]), spaces.Discrete(3)
         state = {"cell": 0, "lamp": 0, "time_left": 0}
         super().__init__(num_envs, seen, actions, episode_steps or 3 * cells, state)
         self.cells, self.press_cost = cells, press_cost
+        self.dense, self.near_starts = dense, near_starts
         self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
 
     def begin(self, rows: Rows) -> None:
-        """Anywhere on the ring, nothing pressed."""
+        """Anywhere on the ring, nothing pressed; or for some on the way from A to B."""
         draws = [self.generators[row].integers(self.cells) for row in rows]
         self.arrays["cell"][rows] = draws
         for name in ("lamp", "time_left"):
             self.arrays[name][rows] = 0
+        for row in rows if self.near_starts else ():
+            if self.generators[row].random() < self.near_starts:
+                along = self.generators[row].integers(self.cells // 2 + 1)
+                self.arrays["cell"][row] = along
+                self.arrays["time_left"][row] = self._allowed - along
 
     def play(self, actions: Array) -> tuple[Array, Array]:
         """Walks or presses; B in time is 1, once for every A."""
         cell, left = self.arrays["cell"], self.arrays["time_left"]
         press = actions == self.PRESS
         first, second = press & (cell == 0), press & (cell == self.cells // 2)
-        in_time = second & (left > 0)
+        due, in_time = left > 0, second & (left > 0)
         left = np.maximum(left - 1, 0)
         self.arrays["time_left"] = np.where(first, self._allowed, np.where(in_time, 0, left))
         self.arrays["lamp"] = first + 2 * second
         move = (actions == self.RIGHT).astype(np.int64) - (actions == self.LEFT)
         self.arrays["cell"] = (cell + move) % self.cells
-        return in_time - self.press_cost * press, in_time
+        rewards = in_time - self.press_cost * press
+        if self.dense:
+            button = np.where(due, self.cells // 2, 0)
+            apart = abs(np.stack([cell, self.arrays["cell"]]) - button)
+            before, after = np.minimum(apart, self.cells - apart)  # both ways around the ring
+            rewards += 0.1 * (first & ~due) + 0.01 * (before - after)
+        return rewards, in_time
 
     def observe(self) -> Array:
         """Return the cell and the lamp: none, A's or B's."""
