@@ -158,14 +158,14 @@ def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> Non
     np.testing.assert_allclose(total, [1 + 1, 0])
 
 
-def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_one_whose_turn_it_is() -> None:
-    buttons = OrderedButtons(1, cells=8, slack=0, press_cost=0.0, dense=True)
+def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_right() -> None:
+    buttons = OrderedButtons(1, cells=4, slack=0, press_cost=0.0, dense=True)
     buttons.reset(seed=0)
-    buttons.arrays["cell"][0] = 6
-    actions = [RIGHT, LEFT, RIGHT, RIGHT, PRESS, PRESS, LEFT, RIGHT]
+    buttons.arrays["cell"][0] = 3
+    actions = [RIGHT, PRESS, PRESS, RIGHT, RIGHT, PRESS, LEFT]
     paid = [buttons.step(np.array([action]))[1][0] for action in actions]
-    # A lies at 0 and B at 4: both ways around lead to B from A, back to A leads away from it.
-    np.testing.assert_allclose(paid, [0.01, -0.01, 0.01, 0.01, 0.1, 0, 0.01, -0.01], atol=1e-12)
+    # A lies at 0 and B at 2; A pressed again while B is due is not paid.
+    np.testing.assert_allclose(paid, [0.01, 0.1, 0, 0.01, 0.01, 1, 0])
 
 
 def test_a_share_of_the_episodes_begins_along_the_way() -> None:
