@@ -196,3 +196,13 @@ def test_a_share_of_the_episodes_begins_along_the_way() -> None:
 def test_a_share_that_is_none_is_refused_by_name(game: type, share: float) -> None:
     with pytest.raises(ValueError, match=r"near_starts is .* share from 0 to 1"):
         game(near_starts=share)
+
+
+def test_the_time_that_is_left_for_b_is_seen_only_if_asked_for() -> None:
+    hidden, shown = OrderedButtons(1, cells=8), OrderedButtons(1, cells=8, slack=0, show_time=True)
+    assert hidden.single_observation_space.nvec.tolist() == [8, 3]
+    assert shown.single_observation_space.nvec.tolist() == [8, 3, 6]
+    shown.reset(seed=0)
+    shown.arrays["cell"][0] = 0
+    seen = [shown.step(np.array([action]))[0][0].tolist() for action in (PRESS, RIGHT, LEFT)]
+    assert seen == [[0, 1, 5], [1, 0, 4], [0, 0, 3]]

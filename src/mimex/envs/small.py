@@ -231,6 +231,7 @@ class OrderedButtons(SmallGame):
         dense: Pay for A, too (0.1, but not while B is due), and for each step to the right (0.01),
             which is the way that needs no memory.
         near_starts: Share of episodes that begin anywhere between A, just pressed, and B.
+        show_time: Whether the steps that are left for B are seen, too: all that the game knows.
     """
 
     LEFT, RIGHT, PRESS = range(3)
@@ -244,18 +245,22 @@ class OrderedButtons(SmallGame):
         press_cost: float = 0.001,
         dense: bool = False,
         near_starts: float = 0.0,
+        show_time: bool = False,
     ) -> None:
         if cells < 4 or cells % 2:
             raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
         require_share("near_starts", near_starts)
-        seen, actions = spaces.MultiDiscrete([cells, 3]), spaces.Discrete(3)
+        self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
+        self._seen = {"cell": cells, "lamp": 3} | (
+            {"time_left": self._allowed + 1} if show_time else {}
+        )
         state = {"cell": 0, "lamp": 0, "time_left": 0}
+        seen, actions = spaces.MultiDiscrete([*self._seen.values()]), spaces.Discrete(3)
         super().__init__(num_envs, seen, actions, episode_steps or 3 * cells, state)
         self.cells, self.press_cost = cells, press_cost
         self.dense, self.near_starts = dense, near_starts
-        self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
 
     def begin(self, rows: Rows) -> None:
         """Anywhere on the ring, nothing pressed; or for some on the way from A to B."""
@@ -286,8 +291,8 @@ class OrderedButtons(SmallGame):
         return rewards, in_time
 
     def observe(self) -> Array:
-        """Return the cell and the lamp: none, A's or B's."""
-        return np.stack([self.arrays["cell"], self.arrays["lamp"]], axis=1)
+        """Return the cell, the lamp (none, A's or B's) and, if it is shown, the time."""
+        return np.stack([self.arrays[name] for name in self._seen], axis=1)
 
     def places(self) -> Array:
         """Return the cell."""
