@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from mimex import RND, MIMEx
+from mimex import RND, Disagreement, MIMEx, PseudoCount
 from mimex.agents.drqv2_settings import PUBLISHED
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
@@ -176,7 +176,9 @@ def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(ta
     for agent, name in names.items():
         ours = preset(name, None, task, agent)
         assert ours.mimex.normalise == (agent == "drqv2")  # PPO normalises what it sees itself
-        for mine, its in ((ours.mimex, MIMEx()), (ours.rnd, RND())):
+        theirs = MIMEx(), RND(), PseudoCount(), Disagreement()
+        mines = ours.mimex, ours.rnd, ours.pseudocount, ours.disagreement
+        for mine, its in zip(mines, theirs, strict=True):
             assert mine.lr == its.lr == 3e-3
         assert ours.mimex.size == MIMEx().size == COMPACT
         assert (ours.mimex.mask_type, ours.mimex.mask_ratio) == ("feature", 0.8)
@@ -189,6 +191,7 @@ def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(ta
 def test_drqv2_from_pictures_and_as_published_has_the_published_bonuses(name, observation, size):
     chosen = preset(name, observation, "dmc/cartpole_swingup")
     assert (chosen.mimex.size, chosen.mimex.lr, chosen.rnd.lr) == (size, 1e-4, 1e-3)
+    assert chosen.pseudocount.lr == chosen.disagreement.lr == 1e-3
     assert (chosen.mimex.mask_type, chosen.mimex.mask_ratio) == ("time", 0.7)
 
 
