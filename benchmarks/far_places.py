@@ -31,7 +31,7 @@ PLACES: dict[str, dict[str, tuple[float, float, float]]] = {
         "far, left, down": (-0.15, 0.3, -0.2),
         "further right, up (FrankaReachRight)": (0.15, -0.4, 0.3),
         "right, up, middle": (0.0, -0.3, 0.2),
-        "left, up (FrankaReachLeft)": (0.0, 0.3, 0.3),
+        "left, up": (0.0, 0.3, 0.3),
     },
     "KukaReach": {
         "up, left (KukaReachLeft)": (0.0, 0.4, 0.4),

@@ -58,6 +58,18 @@ def test_the_way_through_the_maze_pays_once_and_ends() -> None:
     assert info["final_info"]["success"][0]
 
 
+def test_a_dense_maze_pays_for_cells_on_the_way_and_takes_it_back() -> None:
+    maze = PointMaze(3, dense=True)
+    maze.reset(seed=0)
+    places = [[1.5, 1.9], [1.5, 2.1], [5.5, 4.9]]  # on, back, and to the end, of 16 cells
+    maze.arrays["place"][:] = places
+    _, rewards, *_ = maze.step(np.array([[0.0, 1.0], [0.0, -1.0], [0.0, 1.0]]))
+    np.testing.assert_allclose(rewards, [1 / 16, -1 / 16, 1 + 1 / 16])
+    maze.arrays["place"][:] = places
+    _, rewards, *_ = maze.step(np.zeros((3, 2)))
+    np.testing.assert_array_equal(rewards, 0.0)
+
+
 @pytest.mark.parametrize("make", [PointMaze, FlagCar])
 def test_chance_does_not_find_the_end(make: type) -> None:
     games = make(256)

@@ -40,7 +40,6 @@ than the way to it costs."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FrankaReachUp": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.0, 0.35)}),
     "FrankaReachRight": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.15, -0.4, 0.3)}),
-    "FrankaReachLeft": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.3, 0.3)}),
     "KukaReachLeft": ("KukaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.4, 0.4)}),
 }
 """By name, the published task that each is, and its settings where they differ. The Franka's two

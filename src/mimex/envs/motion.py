@@ -22,6 +22,18 @@ MAZE = (
 """Seen from above; the way leads from the upper left to the lower right, 16 cells long."""
 
 
+def cells_to_go(wall: Array, goal: tuple[int, int]) -> Array:
+    """Count the cells from each open one to the goal, along the maze; -1 in walls."""
+    distance = np.full(wall.shape, -1)
+    distance[goal], reached = 0, [goal]
+    for row, column in reached:  # which grows by those beside it
+        for beside in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
+            if not wall[beside] and distance[beside] < 0:
+                distance[beside] = distance[row, column] + 1
+                reached.append(beside)
+    return distance
+
+
 class PointMaze(SmallGame):
     """A point moves through a winding maze; 1 is paid at its far end, and nothing before.
 
@@ -33,18 +45,26 @@ class PointMaze(SmallGame):
         num_envs: How many copies.
         speed: Cells that a point moves in a step at most, along each coordinate.
         episode_steps: Steps of an episode.
+        dense: Pay for each cell on the way, too, 1 for the whole of it; going back costs as much.
     """
 
     ends_when_solved = True
 
-    def __init__(self, num_envs: int = 1, speed: float = 0.25, episode_steps: int = 150) -> None:
+    def __init__(
+        self,
+        num_envs: int = 1,
+        speed: float = 0.25,
+        episode_steps: int = 150,
+        dense: bool = False,
+    ) -> None:
         if not 0 < speed <= 1:
             raise ValueError(f"speed is {speed}, but must be above 0 and at most 1 (a wall)")
         box = spaces.Box(-1.0, 1.0, (2,), np.float32)
         super().__init__(num_envs, box, box, episode_steps, {"place": np.zeros(2)})
-        self.speed = speed
+        self.speed, self.dense = speed, dense
         self.wall = np.array([[cell == "#" for cell in row] for row in MAZE])
         self.goal = np.array(self.wall.shape) - 2  # the cell in the lower right
+        self._to_go = cells_to_go(self.wall, (int(self.goal[0]), int(self.goal[1])))
 
     def begin(self, rows: Rows) -> None:
         """Anywhere in the cell at the upper left."""
@@ -53,7 +73,7 @@ class PointMaze(SmallGame):
 
     def play(self, actions: Array) -> tuple[Array, Array]:
         """Moves along the one coordinate, then along the other."""
-        place = self.arrays["place"]
+        place, before = self.arrays["place"], self._way_left()
         for axis in range(2):
             moved = place.copy()
             moved[:, axis] += self.speed * actions[:, axis]
@@ -61,7 +81,14 @@ class PointMaze(SmallGame):
             place = np.where(self.wall[row, column][:, None], place, moved)
         self.arrays["place"] = place
         found = (np.floor(place) == self.goal).all(axis=1)
-        return found.astype(np.float64), found
+        rewards = found.astype(np.float64)
+        return rewards + (before - self._way_left() if self.dense else 0.0), found
+
+    def _way_left(self) -> Array:
+        """Share of the way that is still to go, (N,)."""
+        row, column = np.floor(self.arrays["place"]).astype(np.intp).T
+        left: Array = self._to_go[row, column] / self._to_go.max()
+        return left
 
     def observe(self) -> NDArray[np.float32]:
         """Return the place, seen from the middle."""
