@@ -58,16 +58,27 @@ def test_the_way_through_the_maze_pays_once_and_ends() -> None:
     assert info["final_info"]["success"][0]
 
 
-def test_a_dense_maze_pays_for_cells_on_the_way_and_takes_it_back() -> None:
-    maze = PointMaze(3, dense=True)
+def test_a_dense_maze_pays_for_the_way_and_takes_it_back() -> None:
+    maze = PointMaze(5, dense=True)
     maze.reset(seed=0)
-    places = [[1.5, 1.9], [1.5, 2.1], [5.5, 4.9]]  # on, back, and to the end, of 16 cells
-    maze.arrays["place"][:] = places
-    _, rewards, *_ = maze.step(np.array([[0.0, 1.0], [0.0, -1.0], [0.0, 1.0]]))
-    np.testing.assert_allclose(rewards, [1 / 16, -1 / 16, 1 + 1 / 16])
-    maze.arrays["place"][:] = places
-    _, rewards, *_ = maze.step(np.zeros((3, 2)))
+    # On, back, to the end; and in a corner, towards its exit and away from where it was entered.
+    maze.arrays["place"][:] = [[1.5, 1.9], [1.5, 2.1], [5.5, 4.9], [1.6, 5.5], [1.5, 5.2]]
+    moves = [[0.0, 1.0], [0.0, -1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    _, rewards, *_ = maze.step(np.array(moves))
+    way = np.array([0.25, -0.25, 0.25, 0.25, 0.25])  # of 16 cells; the last: 0.3 to the middle
+    np.testing.assert_allclose(rewards, way / 16 + [0, 0, 1, 0, 0])
+    _, rewards, *_ = maze.step(np.zeros((5, 2)))
     np.testing.assert_array_equal(rewards, 0.0)
+
+
+def test_a_dense_maze_pays_as_much_by_any_way_through_it() -> None:
+    maze = PointMaze(1, dense=True, episode_steps=2_000)
+    maze.reset(seed=0)
+    maze.action_space.seed(0)
+    left, paid = maze._way_left(), 0.0
+    for _ in range(1_000):
+        paid += maze.step(maze.action_space.sample())[1][0]
+    np.testing.assert_allclose(paid, left - maze._way_left())
 
 
 @pytest.mark.parametrize("make", [PointMaze, FlagCar])

@@ -22,16 +22,13 @@ MAZE = (
 """Seen from above; the way leads from the upper left to the lower right, 16 cells long."""
 
 
-def cells_to_go(wall: Array, goal: tuple[int, int]) -> Array:
-    """Count the cells from each open one to the goal, along the maze; -1 in walls."""
-    distance = np.full(wall.shape, -1)
-    distance[goal], reached = 0, [goal]
-    for row, column in reached:  # which grows by those beside it
-        for beside in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
-            if not wall[beside] and distance[beside] < 0:
-                distance[beside] = distance[row, column] + 1
-                reached.append(beside)
-    return distance
+def way_back(wall: Array, goal: tuple[int, int]) -> list[tuple[int, int]]:
+    """Cells of a maze that is one corridor, from its end to its start."""
+    way = [goal]
+    for row, column in way:  # which grows by what is beside its last
+        beside = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
+        way += [cell for cell in beside if not wall[cell] and cell not in way]
+    return way
 
 
 class PointMaze(SmallGame):
@@ -45,7 +42,7 @@ class PointMaze(SmallGame):
         num_envs: How many copies.
         speed: Cells that a point moves in a step at most, along each coordinate.
         episode_steps: Steps of an episode.
-        dense: Pay for each cell on the way, too, 1 for the whole of it; going back costs as much.
+        dense: Pay for the way, too, 1 for the whole of it; going back costs as much.
     """
 
     ends_when_solved = True
@@ -64,7 +61,13 @@ class PointMaze(SmallGame):
         self.speed, self.dense = speed, dense
         self.wall = np.array([[cell == "#" for cell in row] for row in MAZE])
         self.goal = np.array(self.wall.shape) - 2  # the cell in the lower right
-        self._to_go = cells_to_go(self.wall, (int(self.goal[0]), int(self.goal[1])))
+        way = np.array(way_back(self.wall, (int(self.goal[0]), int(self.goal[1]))))
+        steps = np.diff(way, axis=0, prepend=way[:1], append=way[-1:])
+        at = tuple(way.T)  # of each cell: how many are to go, where the next is, where the last was
+        self._to_go = np.zeros(self.wall.shape)
+        self._onward, self._back = np.zeros((2, *self.wall.shape, 2))
+        self._to_go[at] = np.arange(len(way))
+        self._onward[at], self._back[at] = -steps[:-1], steps[1:]
 
     def begin(self, rows: Rows) -> None:
         """Anywhere in the cell at the upper left."""
@@ -85,9 +88,13 @@ class PointMaze(SmallGame):
         return rewards + (before - self._way_left() if self.dense else 0.0), found
 
     def _way_left(self) -> Array:
-        """Share of the way that is still to go, (N,)."""
-        row, column = np.floor(self.arrays["place"]).astype(np.intp).T
-        left: Array = self._to_go[row, column] / self._to_go.max()
+        """Share of the way, from middle to middle of its cells, that is still to go, (N,)."""
+        cell = np.floor(self.arrays["place"]).astype(np.intp)
+        aside, at = self.arrays["place"] - cell - 0.5, tuple(cell.T)
+        ahead, behind = (
+            np.maximum((aside * beside[at]).sum(axis=1), 0) for beside in (self._onward, self._back)
+        )
+        left: Array = (self._to_go[at] - ahead + behind) / self._to_go.max()
         return left
 
     def observe(self) -> NDArray[np.float32]:
