@@ -19,11 +19,14 @@ BONUSES = {
 """File and class of every bonus, by the name that settings, studies and reports know it by.
 
 A new bonus is its file and a line here: its settings are the parameters of its constructor, and
-their explanations on the command line those of its docstring (``mimex.config.declared``)."""
+their explanations on the command line those of its docstring (``mimex.config.declared``). One of
+your own has the whole path of its module, "my.bonuses:Mine", and is added before anything else of
+mimex is imported."""
 
 
 def bonus_class(name: str) -> type[Any]:
     """The class of a bonus by its name."""
     module, _, kind = BONUSES[name].partition(":")
-    found: type[Any] = getattr(import_module(f"{__name__}.{module}"), kind)
+    path = module if "." in module else f"{__name__}.{module}"
+    found: type[Any] = getattr(import_module(path), kind)
     return found
