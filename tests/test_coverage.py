@@ -38,6 +38,19 @@ def test_a_search_tells_seeds_apart_and_averages_over_tasks(tmp_path, monkeypatc
             columns = {"step": [1, 2, 3], "eval/success": [height] * 3}
             name = f"{task}-icm-3e-3-beta-1-{100 + seed}.csv"
             write(tmp_path / "bonus-search" / name, columns)
-    *_, row = bonus_search.table().splitlines()
+    groups = suite.read_curves(str(bonus_search.PLAN), "bonus-search")
+    *_, row = bonus_search.table(groups).splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == ["icm 3e-3 beta 1", "50, 100", "25, 0", "0, 100", "25, 67"]
+
+
+def test_what_no_plan_has_is_read_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(bonus_search, "CURVES", tmp_path)
+    columns = {"step": [1, 2, 3], "eval/success": [0.5] * 3}
+    for task in ("DeepSea-v0", "OrderedButtons-v0", "FrankaReachUp"):
+        write(tmp_path / "candidates" / f"{task}-5-masks-100.csv", columns)
+    write(tmp_path / "candidates" / "FrankaReachUp-whitened-101.csv", columns)
+    groups = bonus_search.named_curves("candidates", bonus_search.TASKS)
+    rows = {row.split("|")[1].strip(): row for row in bonus_search.table(groups).splitlines()[2:]}
+    assert [cell.strip() for cell in rows["5-masks"].split("|")[2:-1]] == ["50"] * 4
+    assert sorted(cell.strip() for cell in rows["whitened"].split("|")[2:-1]) == ["", "", "", "50"]
