@@ -1,6 +1,6 @@
 """What is told of runs without reward, and of a search, from curves as they are committed."""
 
-from benchmarks import bonus_search, coverage, suite
+from benchmarks import bonus_search, coverage, found_to_learned, suite
 
 
 def write(path, columns):
@@ -54,3 +54,17 @@ def test_what_no_plan_has_is_read_by_its_name(tmp_path, monkeypatch):
     rows = {row.split("|")[1].strip(): row for row in bonus_search.table(groups).splitlines()[2:]}
     assert [cell.strip() for cell in rows["5-masks"].split("|")[2:-1]] == ["50"] * 4
     assert sorted(cell.strip() for cell in rows["whitened"].split("|")[2:-1]) == ["", "", "", "50"]
+
+
+def test_from_found_to_learned_is_told_by_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "CURVES", tmp_path)
+    seeds = {
+        100: {"eval/success": [0.0, 0.4, 0.5, 0.2], "explore/first_reward": [None] + [1_000] * 3},
+        101: {"eval/success": [0.0, 0.4, 0.4, 0.4], "explore/first_reward": [None] * 3 + [3_500]},
+    }
+    for seed, columns in seeds.items():
+        path = tmp_path / "found-to-learned" / f"FrankaReachUp-default-{seed}.csv"
+        write(path, {"step": [1_000, 2_000, 3_000, 4_000], **columns})
+    groups = suite.read_curves(str(found_to_learned.PLAN), "found-to-learned")
+    *_, row = found_to_learned.table(groups).splitlines()
+    assert row == "| default | 1 + 2, 4 + never |"
