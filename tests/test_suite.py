@@ -64,6 +64,14 @@ def test_who_is_better_is_told_by_the_area_and_only_where_both_have_runs(curves)
     assert both == sea  # the one task that both have
 
 
+def test_gated_tasks_have_a_column_of_their_own_where_both_have_them_all(curves):
+    for gated, expected in (((SEA,), "1.00 ("), ((SEA, CAR), "")):
+        table = suite.improvement_table(suite.read_curves("suite"), "mimex", gated=gated)
+        [line] = [line for line in table.splitlines() if line.startswith("| rnd")]
+        assert line.split("|")[4].strip()[:6] == expected
+    assert set(suite.GATED) < set(find_plan("suite").tasks)
+
+
 def test_first_rewards_are_compared_task_by_task(curves):
     table = suite.first_tests(suite.read_curves("suite"), "mimex")
     [line] = [line for line in table.splitlines() if line.startswith("| rnd")]
