@@ -32,7 +32,7 @@ CURVES = RESULTS / "learning"
 SUCCESS, RETURN = "eval/success", "eval/return"
 GOOD = 400
 """A return of sparse cartpole swingup that is most of the way: the pole stays up."""
-SHOWN = ("none", "constant", "rnd", "mimex", "count")
+SHOWN = ("none", "constant", "rnd", "mimex", "count", "pseudocount")
 """Methods of the figure."""
 SOLVED = 0.5
 """Of the last evaluation's episodes, from which a run counts as one that solved its task."""
