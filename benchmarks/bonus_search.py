@@ -14,12 +14,23 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.suite import CURVES, RESULTS, areas, read_csv, read_curves
+from benchmarks.suite import (
+    CURVES,
+    GATED,
+    RESULTS,
+    areas,
+    improvement_table,
+    read_csv,
+    read_curves,
+    suite_table,
+)
 from mimex.study.figures import by_task
 from mimex.study.groups import Group, group_runs
 from mimex.study.runs import Run
 
 PLAN = Path(__file__).parent / "plans" / "bonus_search.toml"
+NEXT = PLAN.with_name("ends_at_next.toml")
+AGAINST = ("rnd", "mimex", "pseudocount")
 TASKS = ("gym/mimex/DeepSea-v0", "gym/mimex/OrderedButtons-v0", "FrankaReachUp")
 
 
@@ -64,6 +75,10 @@ with beta 0.3.
 
 {table(read_curves(str(PLAN), "bonus-search"))}"""
     (RESULTS / "bonus_search.md").write_text(text)
+    fresh = read_curves(str(NEXT), "ends-at-next")
+    fresh += [
+        group for group in read_curves("suite") if group.label in AGAINST and group.task in GATED
+    ]
     tried = f"""# What else could be chosen about MIMEx
 
     python -m benchmarks.bonus_search
@@ -72,7 +87,12 @@ One choice at a time, from the defaults, seeds 100 and 101. Per cent of the area
 success. "fall" (of the error), "disagree" (several models), "newest" (hidden whole in one window of
 two), "projected" and "whitened" (features) are not in the library (`benchmarks/probes.py`).
 
-{table(named_curves("candidates", TASKS))}"""
+{table(named_curves("candidates", TASKS))}
+Windows that end at the next observation, with the suite's seeds (`plans/ends_at_next.toml`), and
+how probably a run of them has the larger area; cells as in [the suite](suite.md):
+
+{suite_table(fresh)}
+{improvement_table(fresh, "ends at next")}"""
     (RESULTS / "candidates.md").write_text(tried)
     print(text, tried, sep="\n")
 
