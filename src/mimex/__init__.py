@@ -33,7 +33,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "Window": "mimex.types",
-    **{name: f"mimex.bonus.{module}" for module, name in (x.split(":") for x in BONUSES.values())},
+    **{name: f"mimex.bonus{module}" for module, name in (x.split(":") for x in BONUSES.values())},
     "IntrinsicReward": "mimex.bonus.base",
     "BonusScale": "mimex.bonus.scale",
     "Rewards": "mimex.bonus.scale",

@@ -22,7 +22,7 @@ class Slow(RND):
 SCRIPT = """
 from mimex.bonus import BONUSES
 
-BONUSES["slow"] = "my_bonuses.slow:Slow"
+BONUSES["slow"] = "my_bonuses:Slow"
 
 from mimex.cli import main
 
@@ -36,8 +36,7 @@ def test_a_whole_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_it_trains_from_a_script_with_its_settings(tmp_path: Path) -> None:
-    (tmp_path / "my_bonuses").mkdir()
-    (tmp_path / "my_bonuses" / "slow.py").write_text(MODULE)
+    (tmp_path / "my_bonuses.py").write_text(MODULE)
     (tmp_path / "train.py").write_text(SCRIPT)
     command = "train gym/mimex/DeepSea-v0 --bonus slow --slow.lr 1e-5 --steps 512 --envs 4"
     subprocess.run(

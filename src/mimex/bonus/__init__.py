@@ -6,27 +6,25 @@ from importlib import import_module
 from typing import Any
 
 BONUSES = {
-    "none": "base:NoBonus",
-    "constant": "base:ConstantBonus",
-    "mimex": "mimex:MIMEx",
-    "rnd": "rnd:RND",
-    "icm": "icm:ICM",
-    "pseudocount": "pseudocount:PseudoCount",
-    "disagreement": "disagreement:Disagreement",
-    "e3b": "e3b:E3B",
-    "count": "count:Count",
+    "none": ".base:NoBonus",
+    "constant": ".base:ConstantBonus",
+    "mimex": ".mimex:MIMEx",
+    "rnd": ".rnd:RND",
+    "icm": ".icm:ICM",
+    "pseudocount": ".pseudocount:PseudoCount",
+    "disagreement": ".disagreement:Disagreement",
+    "e3b": ".e3b:E3B",
+    "count": ".count:Count",
 }
-"""File and class of every bonus, by the name that settings, studies and reports know it by.
+"""Module and class of every bonus, by the name that settings, studies and reports know it by.
 
 A new bonus is its file and a line here: its settings are the parameters of its constructor, and
 their explanations on the command line those of its docstring (``mimex.config.declared``). One of
-your own has the whole path of its module, "my.bonuses:Mine", and is added before anything else of
-mimex is imported."""
+your own, "my_bonuses:Mine", is added before anything else of mimex is imported."""
 
 
 def bonus_class(name: str) -> type[Any]:
     """The class of a bonus by its name."""
     module, _, kind = BONUSES[name].partition(":")
-    path = module if "." in module else f"{__name__}.{module}"
-    found: type[Any] = getattr(import_module(path), kind)
+    found: type[Any] = getattr(import_module(module, __name__), kind)
     return found
