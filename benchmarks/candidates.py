@@ -21,4 +21,4 @@ BONUSES |= PROBES
 from mimex.cli import main  # noqa: E402 (settings are made from what is there on import)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -76,7 +76,7 @@ class PointMaze(SmallGame):
 
     def play(self, actions: Array) -> tuple[Array, Array]:
         """Moves along the one coordinate, then along the other."""
-        place, before = self.arrays["place"], self._way_left()
+        place, before = self.arrays["place"], self._way_left() if self.dense else 0.0
         for axis in range(2):
             moved = place.copy()
             moved[:, axis] += self.speed * actions[:, axis]
@@ -85,7 +85,9 @@ class PointMaze(SmallGame):
         self.arrays["place"] = place
         found = (np.floor(place) == self.goal).all(axis=1)
         rewards = found.astype(np.float64)
-        return rewards + (before - self._way_left() if self.dense else 0.0), found
+        if self.dense:
+            rewards += before - self._way_left()
+        return rewards, found
 
     def _way_left(self) -> Array:
         """Share of the way, from middle to middle of its cells, that is still to go, (N,)."""
