@@ -32,6 +32,7 @@ class Step(NamedTuple):
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool
     info: Mapping[str, Any]
+    restarted: Any = None  # (N,) bool: the episode began at an archived state; None for none did
 
     @property
     def ended(self) -> Any:
@@ -168,6 +169,21 @@ class SavesState(Protocol):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continues from what ``get_state`` returned."""
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """Environments whose episodes can begin at states of earlier ones."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """What every running episode is made of: arrays ``(N, ...)`` by name."""
+
+    def restore(self, rows: Any, states: Mapping[str, Any]) -> Any:
+        """Begins new episodes of some environments at such states, ``(rows, ...)`` by name.
+
+        Returns:
+            Their observations ``(rows, ...)``.
+        """
 
 
 @runtime_checkable

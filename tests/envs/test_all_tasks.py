@@ -248,3 +248,27 @@ def test_a_restored_environment_continues_bit_for_bit(task: str) -> None:
         assert_same(steps, twin_steps)
         assert_same(list(info.pop("final_obs", ())), list(twin_info.pop("final_obs", ())))
         assert_same(info, twin_info)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_observation_groups_cover_the_vector_and_name_its_parts(task: str) -> None:
+    env = VectorManipulation(task, 2)
+    observation, _ = env.reset(seed=0)
+    groups = env.observation_groups
+    spans = [*groups.values()]
+    assert [start for start, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
+    assert spans[-1][1] == observation.shape[1]
+    joints = len(env.robot.joints)
+    assert groups["joints"] == (0, joints)
+    assert groups["velocities"] == (joints, 2 * joints)
+    if "object" in groups:
+        start, stop = groups["object"]
+        site = "handle" if "Cabinet" in task else "cube"
+        expected = (
+            env.engine.site("handle")
+            if site == "handle"
+            else env.engine.qpos[:, env.engine.joint_columns(["cube"])[0]][:, :3]
+        )
+        np.testing.assert_allclose(observation[:, start:stop], expected, atol=1e-6)
+    else:
+        assert {"hand", "goal", "hand_to_goal"} <= set(groups)

@@ -80,15 +80,6 @@ def test_the_first_touch_of_an_object_is_told_in_frames_and_saved():
     assert other.metrics()["train/reached_touch"] == 1  # by the step before last
 
 
-def test_a_run_saved_before_conditions_had_firsts_keeps_its_first_reward():
-    episodes = Episodes(2, remember=10)
-    before = {key: value for key, value in episodes.state_dict().items() if key != "firsts"}
-    episodes.load_state_dict(before | {"first_reward": 12})
-    assert episodes.metrics() == {"explore/first_reward": 12}
-    episodes.load_state_dict(before | {"first_reward": None})
-    assert episodes.metrics() == {}
-
-
 def test_the_first_reward_is_counted_in_steps_of_all_environments():
     episodes = Episodes(4, remember=10)
     quiet, found = np.zeros(4, bool), np.array([-0.1, 0.0, 0.2, 0.0])

@@ -43,6 +43,8 @@ class ObservationReader:
     Attributes:
         image: Shape ``(C, H, W)`` of the picture, or None.
         vector: Numbers of the vector; 0 where there is nothing but a picture.
+        groups: First index of each key of a Dict observation in the vector, and the one past its
+            last.
         codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
 
     Args:
@@ -71,6 +73,10 @@ class ObservationReader:
         self._vectors = {name: part for name, part in parts.items() if name != self._image}
         widths = {name: _width(name, part) for name, part in self._vectors.items()}
         self.vector = sum(widths.values())
+        ends = np.cumsum([*widths.values()]).tolist()
+        self.groups = {
+            name: (end - widths[name], end) for name, end in zip(widths, ends, strict=True) if name
+        }
         discrete = [not isinstance(part, spaces.Box) for part in self._vectors.values()]
         self.codes = torch.tensor(discrete, dtype=torch.bool, device=self.device).repeat_interleave(
             torch.tensor(list(widths.values()), dtype=torch.long, device=self.device)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from torch import Generator
+from torch import Generator, Tensor
 
 from mimex.agents.actions import ActionWriter
 from mimex.agents.drqv2 import DrQv2
@@ -38,10 +38,12 @@ from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty, observes_numbers
 from mimex.train.off_policy import PICTURES_EVERY, OffPolicyAgent
 from mimex.train.on_policy import OnPolicyAgent
+from mimex.train.restarts import Restarts
+from mimex.train.view import view_indices
 
 Which = Literal["latest", "best"]
 
-_PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation")
+_PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation", "restarts")
 
 
 REMEMBER_EPISODES = 10
@@ -109,6 +111,23 @@ def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> Intrin
     return bonus
 
 
+def make_view(
+    config: TrainConfig, env: VectorEnv[Any, Any, Any], reader: ObservationReader, feature_dim: int
+) -> Tensor | None:
+    """Indices of the features that the bonus sees; None for all."""
+    if config.bonus_view and (reader.image is not None or reader.vector != feature_dim):
+        raise ValueError(
+            f"--bonus-view is {' '.join(config.bonus_view)}, but the bonus sees an encoder's "
+            f"{feature_dim} features here, which have no names: leave it out, or observe a vector"
+        )
+    groups = getattr(env.unwrapped, "observation_groups", None) or reader.groups
+    return view_indices(config.bonus_view, groups, feature_dim)
+
+
+def _width(view: Tensor | None, feature_dim: int) -> int:
+    return feature_dim if view is None else len(view)
+
+
 def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:
     """The size of the bonus over the run, whose schedule counts steps of so many frames."""
     horizon = (config.horizon or config.steps) // frames
@@ -131,11 +150,16 @@ def make_training(config: TrainConfig) -> Training:
         observers["novelty"] = Novelty(env, FIRST_STATES // pictures_every)
     if config.curriculum:
         observers["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
+    restarts = None
+    if config.restarts.share:
+        seed = seed_for(config, "restarts", processes.rank())
+        restarts = Restarts(env, config.restarts, config.task, seed)
     training = Training(
         env,
         agent,
         observers,
         seed=seed_for(config, "environment", processes.rank()),
+        restarts=restarts,
         stagger=stagger,
         clock=clock,
     )
@@ -162,11 +186,13 @@ where the ages of the first episodes are drawn from."""
 def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Parts:
     algorithm = make_algorithm(config, env)
     assert isinstance(algorithm, PPO)
+    view = make_view(config, env, algorithm.encoder.reader, algorithm.feature_dim)
     agent = OnPolicyAgent(
         algorithm,
-        make_bonus(config, algorithm.feature_dim, algorithm.action_dim),
+        make_bonus(config, _width(view, algorithm.feature_dim), algorithm.action_dim),
         make_scale(config, config.ppo.intrinsic_discount, frames_per_step(env)),
         config.loop,
+        view=view,
         num_envs=env.num_envs,
         frames_per_step=frames_per_step(env),
         horizon=config.horizon or config.steps,
@@ -181,13 +207,15 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
 def _off_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Parts:
     algorithm = make_algorithm(config, env)
     assert isinstance(algorithm, DrQv2)
-    bonus = make_bonus(config, algorithm.feature_dim, algorithm.action_dim)
+    view = make_view(config, env, algorithm.reader, algorithm.feature_dim)
+    bonus = make_bonus(config, _width(view, algorithm.feature_dim), algorithm.action_dim)
     agent = OffPolicyAgent(
         algorithm,
         bonus,
         make_scale(config, config.drqv2.discount),
         make_replay(config, env, algorithm, bonus),
         config.off_policy,
+        view=view,
         save_replay=config.replay.save,
         frames_per_step=frames_per_step(env),
         seed=seed_for(config, "minibatches"),

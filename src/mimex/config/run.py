@@ -21,6 +21,7 @@ from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.nearest import choose
 from mimex.train.off_policy import OffPolicySettings
 from mimex.train.on_policy import LoopSettings
+from mimex.train.restarts import RestartSettings
 
 AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper", "small")
@@ -120,6 +121,10 @@ class TrainConfig:
     state or the camera's pictures; environments of gym/ have their own."""
     bonus: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BONUSES) + "}")] = "none"
     """The exploration bonus; "constant" pays the same for every step, and is the control."""
+    bonus_view: tuple[str, ...] = ()
+    """What the bonus sees of a vector observation: named groups, such as object or hand object, or
+    index ranges such as 24:27; everything by default. `mimex envs TASK` lists the groups; those of
+    dmc/ are the suite's observation names, those of gym/ the keys of a Dict observation."""
     steps: int = 2_000_000
     """Environment steps in all, over all environments; for dmc/ frames, of which an agent's step
     has suite.action-repeat."""
@@ -151,6 +156,7 @@ class TrainConfig:
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     off_policy: OffPolicySettings = field(default_factory=OffPolicySettings)
     vision: VisionSettings = field(default_factory=VisionSettings)
+    restarts: RestartSettings = field(default_factory=RestartSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     track: TrackSettings = field(default_factory=TrackSettings)
 

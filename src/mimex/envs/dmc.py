@@ -166,6 +166,29 @@ class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
             camera.close()
         self._cameras.clear()
 
+    @property
+    def observation_groups(self) -> dict[str, tuple[int, int]]:
+        """First column of each named part of the state, and the one past its last."""
+        found, start = {}, 0
+        for name, part in self.environment.observation_spec().items():
+            width = int(np.prod(part.shape))
+            found[name] = (start, start + width)
+            start += width
+        return found
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return what the running episode is made of, arrays by name, for `restore`."""
+        frames = {"frames": np.stack(self._frames)} if self._frames else {}
+        return frames | self._memory.episode()
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Begin a new episode at a state that `snapshot` gave; return its observation."""
+        self._memory.begin_at(state)
+        if self.observation == "state":
+            return self.state()
+        self._frames = deque(state["frames"], maxlen=self.stack)
+        return np.concatenate(self._frames)
+
     def get_state(self) -> dict[str, Any]:
         """Return all that the environment needs to continue bit for bit, arrays and JSON only."""
         frames = np.stack(self._frames) if self._frames else np.zeros(0, np.uint8)

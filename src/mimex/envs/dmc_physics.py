@@ -110,6 +110,28 @@ class Memory:
             },
         }
 
+    def episode(self) -> dict[str, NDArray[Any]]:
+        """Return what the running episode depends on, as arrays: no generator, no step count.
+
+        Of the model these are the arrays that the task has changed since it was made; every
+        episode of a task changes the same ones.
+        """
+        state = self.get()
+        return {
+            "physics": state["physics"],
+            **{f"task/{name}": value for name, value in state["task"].items()},
+            **{f"model/{name}": value for name, value in state["model"].items()},
+        }
+
+    def begin_at(self, episode: Mapping[str, NDArray[Any]]) -> None:
+        """Begin a new episode at what ``episode`` returned; the generator goes on."""
+        parts: dict[str, dict[str, Any]] = {"task": {}, "model": {}}
+        for name, value in episode.items():
+            kind, _, own = name.partition("/")
+            if own:
+                parts[kind][own] = value
+        self.set(self.get() | parts | {"physics": episode["physics"], "steps": 0, "ended": False})
+
     def set(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``get`` returned."""
         task, model = self._environment.task, state["model"]

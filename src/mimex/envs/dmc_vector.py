@@ -61,6 +61,34 @@ class VectorDMC(SyncVectorEnv[Any, Any]):
         """Return what the tasks observe of their states (N, D), whatever the observation is."""
         return np.stack([copy.state() for copy in self.copies])
 
+    @property
+    def observation_groups(self) -> dict[str, tuple[int, int]]:
+        """First column of each named part of the state, and the one past its last."""
+        return dict(self.copies[0].observation_groups)
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return what every running episode is made of, (N, ...) by name, for `restore`."""
+        states = [copy.snapshot() for copy in self.copies]
+        return {name: np.stack([state[name] for state in states]) for name in states[0]}
+
+    def restore(
+        self, rows: NDArray[np.integer[Any]], states: Mapping[str, NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Begin new episodes of some copies at states that `snapshot` gave.
+
+        Args:
+            rows: The copies.
+            states: One state for each of them, (rows, ...) by name.
+
+        Returns:
+            Their observations (rows, ...).
+        """
+        seen = [
+            self.copies[row].restore({name: values[number] for name, values in states.items()})
+            for number, row in enumerate(rows)
+        ]
+        return np.stack(seen)
+
     def get_state(self) -> dict[str, Any]:
         """Return all that the environments need to continue bit for bit."""
         return {"copies": [copy.get_state() for copy in self.copies]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -21,9 +21,6 @@ from mimex.envs.seeding import generator_states, generators, restored_generators
 from mimex.envs.settings import TASKS, Settings
 from mimex.envs.vector_step import Info, Observation, UnstableRecorder
 from mimex.envs.world import World
-
-if TYPE_CHECKING:
-    from mimex.envs.experts.starts import Starts
 
 Mask = NDArray[np.bool_]
 
@@ -49,6 +46,8 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         weights: Weight of each reward term by name.
         episode_steps: Steps after which an episode is truncated.
         generators: Where each environment's starts are drawn from.
+        observation_groups: First column of each named group of the observation's vector and the
+            one past its last, for example {"object": (24, 27)}.
         tensors: Whether the engine's arrays, and those of `step_on_device`, are tensors.
 
     Args:
@@ -98,6 +97,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
         joints, array = len(self.robot.joints), self.engine.array
         self.single_observation_space = self.world.observation_space()
+        self.observation_groups = self.world.observation_groups()
         self.single_action_space = spaces.Box(-1.0, 1.0, (joints,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -204,7 +204,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
             counter[rows] = 0
 
     @cached_property
-    def _expert_starts(self) -> Starts:
+    def _expert_starts(self) -> dict[str, Array]:
         """Where the task's expert comes by; it needs this file to play."""
         from mimex.envs.experts.starts import expert_starts
 
@@ -217,15 +217,37 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         chosen = np.array(
             [row for draw, row in draws if draw < self.settings.expert_starts], np.int32
         )
-        if not len(chosen):
-            return
-        which = [self.generators[row].integers(len(starts.physics)) for row in chosen]
+        if len(chosen):
+            which = [self.generators[row].integers(len(starts["physics"])) for row in chosen]
+            self._put(chosen, {name: states[which] for name, states in starts.items()})
+
+    def snapshot(self) -> dict[str, Array]:
+        """Return what every running episode is made of, (N, ...) by name, for `restore`."""
+        kept = {"targets": self.targets, **self.world.task.memory}
+        arrays = {name: to_numpy(copied(array)) for name, array in kept.items()}
+        return {"physics": self.engine.state(), **arrays}
+
+    def restore(self, rows: NDArray[np.int32], states: Mapping[str, Array]) -> Observation:
+        """Begin new episodes of some environments at states that `snapshot` gave.
+
+        Args:
+            rows: The environments, in ascending order.
+            states: One state for each of them, (rows, ...) by name.
+
+        Returns:
+            Their observations (rows, ...).
+        """
+        self._put(rows, states)
+        for counter in (self._steps, self._streak, self._success):
+            counter[rows] = 0
+        return to_numpy(self.world.observe(rows))  # type: ignore[no-any-return]
+
+    def _put(self, rows: NDArray[np.int32], states: Mapping[str, Array]) -> None:
         physics = self.engine.state()
-        physics[chosen] = starts.physics[which]
-        self.engine.restore(physics, chosen)
-        self.targets[chosen] = self.engine.array(starts.targets[which])
-        for name, array in self.world.task.memory.items():
-            array[chosen] = self.engine.array(starts.memory[name][which])
+        physics[rows] = states["physics"]
+        self.engine.restore(physics, rows)
+        for name, array in {"targets": self.targets, **self.world.task.memory}.items():
+            array[rows] = self.engine.array(states[name])
 
     def _put_back(self, rows: NDArray[np.int32]) -> None:
         """Return failed simulations to the state before the step, so that the rest is finite."""

@@ -132,6 +132,20 @@ class SmallGame(VectorEnv[Any, Any, Any]):
             self.arrays[name][rows] = 0
         self.begin(rows)
 
+    def snapshot(self) -> dict[str, Array]:
+        """Return what every running game is made of, (N, ...) by name, for `restore`.
+
+        Where the time limit is part of the game, so is the number of steps.
+        """
+        left_out = ("success",) if self.has_an_end else ("steps", "success")
+        return {name: array.copy() for name, array in self.arrays.items() if name not in left_out}
+
+    def restore(self, rows: Rows, states: Mapping[str, Array]) -> Array:
+        """Begin some games anew at states that `snapshot` gave; return their observations."""
+        for name, array in self.arrays.items():
+            array[rows] = states.get(name, 0)
+        return self.observe()[rows]
+
     def get_state(self) -> dict[str, Any]:
         """Return all that the games need to continue bit for bit."""
         arrays = {name: array.copy() for name, array in self.arrays.items()}

@@ -136,12 +136,24 @@ class World:
             return vector
         return {"image": self._wrist.render(rows), "robot": vector}
 
+    def _groups(self, rows: Rows) -> dict[str, Array]:
+        """Return proprioception and, for "oracle", all that the task knows, (rows, D) by name."""
+        positions, velocities = self.joints(rows)
+        groups = {"joints": positions, "velocities": velocities}
+        return groups | (self.task.oracle(rows) if self._settings.observation == "oracle" else {})
+
     def _vector(self, rows: Rows) -> NDArray[np.float32]:
-        """Return proprioception and, for "oracle", all that the task knows: (rows, numbers)."""
-        oracle = self._settings.observation == "oracle"
-        blocks = self.joints(rows) + (self.task.oracle(rows) if oracle else ())
-        vector: NDArray[np.float32] = side_by_side(blocks)
+        """Return the groups as the columns of one array, (rows, D)."""
+        vector: NDArray[np.float32] = side_by_side(tuple(self._groups(rows).values()))
         return vector
+
+    def observation_groups(self) -> dict[str, tuple[int, int]]:
+        """Return the first column and the one past the last of each group of the vector."""
+        found, start = {}, 0
+        for name, values in self._groups(ALL).items():
+            found[name] = (start, start + values.shape[1])
+            start += values.shape[1]
+        return found
 
     def pictures(self) -> Picture:
         """Return what the fixed camera sees in every simulation, (N, height, width, 3)."""

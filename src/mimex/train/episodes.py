@@ -17,12 +17,18 @@ from mimex.types import Metrics
 _TERM, _CONDITION = "reward/", "_bonus"
 """An info entry "reward/lift_bonus" is above 0 where the condition "lift" is met."""
 
+NORMAL, RESTARTED = "train/", "restart/"
+"""Prefixes of the metrics of episodes with normal starts, and of restarted ones."""
+
 _TOUCHED = "object_touched"
 """The info entry of the condition "touch"."""
 
 
 class Episodes(Observer):
     """Follows the running episodes and remembers how the last ones ended, in all processes.
+
+    Episodes that began at an archived state (``train/restarts.py``) are counted separately, as
+    ``restart/success`` and so on: ``train/`` metrics are of normal starts.
 
     Sums stay where the environments have their rewards; of an episode that ended they are read.
 
@@ -38,8 +44,11 @@ class Episodes(Observer):
         self._returns = torch.zeros(num_envs, dtype=torch.double)  # extrinsic
         self._steps = torch.zeros(num_envs, dtype=torch.long)
         self._met: dict[str, Tensor] = {}  # bool by condition: met so far
-        self._last: deque[Metrics] = deque(maxlen=remember)
-        self._new: list[tuple[int, Metrics]] = []  # ended here since the last row, and when
+        self._last: dict[str, deque[Metrics]] = {
+            prefix: deque(maxlen=remember) for prefix in (NORMAL, RESTARTED)
+        }
+        # Ended here since the last row: when, which of the two kinds, and how.
+        self._new: list[tuple[int, str, Metrics]] = []
         self.total = 0
         self._seen = 0  # steps of all environments, from the very first on
         self._firsts: dict[str, int] = {}  # the step of the first reward, and of each condition
@@ -48,7 +57,8 @@ class Episodes(Observer):
         """Forgets running and ended episodes: all environments were reset."""
         self.interrupt(observation)
         self.total = 0
-        self._last.clear()
+        for last in self._last.values():
+            last.clear()
         self._new.clear()
 
     def interrupt(self, observation: Any) -> None:
@@ -76,7 +86,7 @@ class Episodes(Observer):
                 before = self._met.get(condition, torch.zeros_like(ended))
                 self._met[condition] = before.to(ended.device) | now
         if any_ended:
-            self._end(ended, final_successes(info))
+            self._end(ended, final_successes(info), step.restarted)
         if processes.size() == 1:
             self._meet()
 
@@ -85,14 +95,16 @@ class Episodes(Observer):
         if what not in self._firsts and now.any():
             self._firsts[what] = self._seen
 
-    def _end(self, ended: Tensor, successes: Any) -> None:
+    def _end(self, ended: Tensor, successes: Any, restarted: Any) -> None:
         outcome = {"return": self._returns, "episode_steps": self._steps}
         if successes is not None:
             outcome["success"] = _numbers(successes)
         outcome |= {f"reached_{name}": met for name, met in self._met.items()}
         columns = torch.stack([values.double() for values in outcome.values()], dim=1)
-        for row in columns[ended].tolist():
-            self._new.append((self._seen, dict(zip(outcome, row, strict=True))))
+        kinds = np.zeros(len(ended), bool) if restarted is None else np.asarray(restarted)
+        for kind, row in zip(kinds[ended.cpu().numpy()], columns[ended].tolist(), strict=True):
+            prefix = RESTARTED if kind else NORMAL
+            self._new.append((self._seen, prefix, dict(zip(outcome, row, strict=True))))
         for running in (self._returns, self._steps, *self._met.values()):
             running.masked_fill_(ended, 0)
 
@@ -101,11 +113,14 @@ class Episodes(Observer):
         found: Metrics = {}
         if processes.size() > 1:
             self._meet()
-        if self._last:
-            found = {
-                f"train/{name}": float(np.mean([outcome[name] for outcome in self._last]))
-                for name in self._last[-1]
-            } | {"train/episodes": float(self.total)}
+        for prefix, last in self._last.items():
+            if last:
+                found |= {
+                    f"{prefix}{name}": float(np.mean([outcome[name] for outcome in last]))
+                    for name in last[-1]
+                }
+        if found:
+            found["train/episodes"] = float(self.total)
         firsts = {name: float(step * self._frames) for name, step in self._firsts.items()}
         return found | {f"explore/first_{name}": step for name, step in firsts.items()}
 
@@ -117,7 +132,8 @@ class Episodes(Observer):
             name: min(firsts[name] for firsts, _ in told if name in firsts) for name in names
         }
         ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
-        self._last.extend(outcome for _, outcome in ended)
+        for _, prefix, outcome in ended:
+            self._last[prefix].append(outcome)
         self.total += len(ended)
         self._new.clear()
 
@@ -128,8 +144,11 @@ class Episodes(Observer):
             "steps": self._steps.clone(),
             "met": {name: met.clone() for name, met in self._met.items()},
             "last": {
-                name: np.array([outcome[name] for outcome in self._last])
-                for name in (self._last[-1] if self._last else ())
+                prefix: {
+                    name: np.array([outcome[name] for outcome in last])
+                    for name in (last[-1] if last else ())
+                }
+                for prefix, last in self._last.items()
             },
             "total": self.total,
             "seen": self._seen,
@@ -141,14 +160,15 @@ class Episodes(Observer):
         self._returns.copy_(torch.as_tensor(state["returns"]))
         self._steps.copy_(torch.as_tensor(state["steps"]))
         self._met = {name: torch.as_tensor(met).clone() for name, met in state["met"].items()}
-        self._last.clear()
-        columns = {name: np.asarray(column).tolist() for name, column in state["last"].items()}
-        for row in zip(*columns.values(), strict=True):
-            self._last.append(dict(zip(columns, row, strict=True)))
+        for prefix, last in self._last.items():
+            last.clear()
+            columns = {
+                n: np.asarray(column).tolist() for n, column in state["last"][prefix].items()
+            }
+            for row in zip(*columns.values(), strict=True):
+                last.append(dict(zip(columns, row, strict=True)))
         self.total, self._seen = int(state["total"]), int(state["seen"])
-        self._firsts = dict(state.get("firsts", {}))
-        if state.get("first_reward") is not None:  # as it was saved until November 2026
-            self._firsts["reward"] = int(state["first_reward"])
+        self._firsts = dict(state["firsts"])
 
 
 def _condition(name: str) -> str | None:

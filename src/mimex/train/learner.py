@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Generator
+from torch import Generator, Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
@@ -45,6 +45,7 @@ class Learner:
         algorithm: What acts and learns.
         bonus: What scores windows.
         scale: How much it is paid.
+        view: Indices of the features that the bonus sees; None for all.
         frames_per_step: Frames that a step counts as.
         seed: Of what is drawn to learn from.
         clock: Where time is counted.
@@ -60,15 +61,21 @@ class Learner:
         bonus: IntrinsicReward,
         scale: BonusScale,
         *,
+        view: Tensor | None = None,
         frames_per_step: int = 1,
         seed: int = 0,
         clock: Clock,
     ) -> None:
+        self.view = view
         self.algorithm, self.bonus, self.scale, self.clock = algorithm, bonus, scale, clock
         self.frames_per_step = frames_per_step
         self.generator = Generator().manual_seed(seed)
         self.updates = 0
         self.probe: Window | None = None
+
+    def seen(self, features: Tensor) -> Tensor:
+        """Those of the features ``(..., D)`` that the bonus sees."""
+        return features if self.view is None else features[..., self.view]
 
     def save(self) -> None:
         """Writes what a checkpoint counts on but does not hold: nothing."""

@@ -22,6 +22,7 @@ from mimex.contracts import (
     moved,
 )
 from mimex.nn import processes
+from mimex.train.restarts import Restarts
 from mimex.types import Metrics
 
 
@@ -38,6 +39,7 @@ class Training:
         agent: What acts and learns.
         observers: By the names under which a checkpoint holds them.
         seed: Of the environments.
+        restarts: Begins some episodes at archived states; None where all start normally.
         stagger: From which the ages of the first episodes are drawn, so that environments do not
             all end at once; None where all begin at their beginning.
         clock: Where time is counted.
@@ -50,10 +52,12 @@ class Training:
         observers: Mapping[str, Observer],
         *,
         seed: int,
+        restarts: Restarts | None = None,
         stagger: Generator | None = None,
         clock: Clock,
     ) -> None:
         self.env, self.agent, self.observers = env, agent, dict(observers)
+        self.restarts = restarts
         self.seed, self.stagger, self.clock = seed, stagger, clock
         self.observation: Any = None
         self.step = 0
@@ -97,6 +101,8 @@ class Training:
         actions = agent.act(observation, self.step)
         with self.clock("simulation"):
             made = Step(observation, actions, *moved(self.env, actions))
+            if self.restarts is not None:
+                made = self.restarts.step(made)
         agent.observe(made)
         for observer in self.observers.values():
             observer.step(made)
@@ -110,7 +116,7 @@ class Training:
         with self.clock("observing"):
             for observer in self.observers.values():
                 metrics |= observer.metrics(agent)
-        return metrics
+        return metrics if self.restarts is None else metrics | self.restarts.metrics()
 
     def _begin(self, seed: int | None, *, resumed: bool = False) -> None:
         """Begins new episodes in all environments."""
@@ -118,6 +124,8 @@ class Training:
         if not self.agent.warming_up:
             self._set_ages()
         self.agent.begin(self.observation)
+        if self.restarts is not None:
+            self.restarts.begin()
         for observer in self.observers.values():
             if resumed:
                 observer.interrupt(self.observation)
@@ -158,6 +166,7 @@ class Training:
         """The state of agent and observers, also before the run has begun."""
         return {
             "agent": self.agent.state_dict(),
+            "restarts": None if self.restarts is None else self.restarts.state_dict(),
             "observers": {name: each.state_dict() for name, each in self.observers.items()},
         }
 
@@ -171,6 +180,8 @@ class Training:
         self.agent.load_state_dict(state["agent"])
         for name, observer in self.observers.items():
             observer.load_state_dict(state["observers"][name])
+        if self.restarts is not None:
+            self.restarts.load_state_dict(state["restarts"])
         simulation = self.env.unwrapped
         if state["environment"] is not None and isinstance(simulation, SavesState):
             simulation.set_state(state["environment"])

@@ -205,7 +205,7 @@ class OffPolicyAgent(Learner):
             step: Frames so far, which beta's schedule counts.
         """
         assert batch.windows is not None
-        window = Window(features, batch.windows.valid, batch.windows.actions)
+        window = Window(self.seen(features), batch.windows.valid, batch.windows.actions)
         if self.probe is None:
             self.probe = window[:PROBE_WINDOWS].clone()
         raw, metrics = self.bonus.learn(window, self.settings.train_fraction)
@@ -229,7 +229,7 @@ class OffPolicyAgent(Learner):
         seen = in_order(lambda some: self.algorithm.features(found.others[some]), rows)
         features = torch.cat(seen)[found.places]
         features[~found.valid] = 0.0
-        window = Window(features, found.valid, found.actions)
+        window = Window(self.seen(features), found.valid, found.actions)
         scores = self.bonus.reward(window)
         full = window.valid.all(dim=1)
         most = scores.masked_fill(~full, -torch.inf).topk(min(WINDOWS, len(scores))).indices

@@ -79,13 +79,12 @@ class OnPolicyAgent(Learner):
     ) -> None:
         super().__init__(algorithm, bonus, scale, **shared)
         self.settings, self.horizon, self.tensors = settings, horizon, tensors
-        encoder = algorithm.encoder
         self.rollout = Rollout(
             settings.rollout_steps,
             num_envs,
-            encoder.layout,
+            algorithm.encoder.layout,
             algorithm.action_dim,
-            encoder.feature_dim,
+            algorithm.feature_dim if self.view is None else len(self.view),
             device=algorithm.device,
         )
         self.windows = self._new_windows()
@@ -121,7 +120,7 @@ class OnPolicyAgent(Learner):
             if self._filled == 0:
                 rollout.clear()
             actions, log_probs, features = self.algorithm.act(stored)
-            rollout.put_observation(self._filled, stored, features)
+            rollout.put_observation(self._filled, stored, self.seen(features))
             rollout.actions[self._filled], rollout.log_probs[self._filled] = actions, log_probs
             write = self.algorithm.actions
             return write.tensors(actions) if self.tensors else write(actions)
@@ -135,11 +134,11 @@ class OnPolicyAgent(Learner):
             rollout.truncated[t] = torch.as_tensor(step.truncated)
             if step.ended.any():
                 finals = encoder.read(final_observations(step))
-                rollout.put_finals(finals, self.algorithm.features(finals))
+                rollout.put_finals(finals, self._features(finals))
             self._filled += 1
             if self._filled == rollout.steps:
                 stored = encoder.read(step.next_observation)
-                rollout.put_observation(rollout.steps, stored, self.algorithm.features(stored))
+                rollout.put_observation(rollout.steps, stored, self._features(stored))
 
     def update(self, step: int, *, last: bool = False) -> Metrics | None:
         """Learns from the rollout once it is full."""
@@ -177,6 +176,9 @@ class OnPolicyAgent(Learner):
             **metrics,
         }
 
+    def _features(self, stored: Stored) -> Tensor:
+        return self.seen(self.algorithm.features(stored))
+
     def build_windows(self) -> WindowIndex:
         """Indexes the windows of the rollout.
 
@@ -187,7 +189,7 @@ class OnPolicyAgent(Learner):
         history = None
         if self._history and depth:
             flat = {part: values.flatten(0, 1) for part, values in self._history.items()}
-            history = self.algorithm.features(flat).view(rollout.num_envs, depth, -1)
+            history = self._features(flat).view(rollout.num_envs, depth, -1)
         self._history = rollout.newest(depth, self._history)
         return self.windows.build(
             rollout.features[:-1],

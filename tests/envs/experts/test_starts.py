@@ -56,9 +56,9 @@ def test_the_same_seed_gives_the_same_starts_and_another_seed_others() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_starts_that_lead_up_to_success(task: str) -> None:
     starts = expert_starts(task, Settings())
-    assert len(starts.physics) == len(starts.targets) > 4 * EPISODES
-    env = VectorManipulation(task, len(starts.physics))
-    assert starts.physics.shape == env.engine.state().shape
+    assert len(starts["physics"]) == len(starts["targets"]) > 4 * EPISODES
+    env = VectorManipulation(task, len(starts["physics"]))
+    assert starts["physics"].shape == env.engine.state().shape
 
 
 def test_a_share_beyond_one_is_refused() -> None:

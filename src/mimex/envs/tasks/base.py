@@ -79,21 +79,26 @@ class Task(ABC):
         """Return reward terms (all but the action's), success condition and fall."""
 
     @abstractmethod
-    def oracle(self, rows: Rows) -> tuple[Array, ...]:
-        """Return what the oracle observation adds to proprioception: blocks (rows, numbers)."""
+    def oracle(self, rows: Rows) -> dict[str, Array]:
+        """Return the groups that the oracle observation adds to proprioception, (rows, D) each.
+
+        Names mean the same in every task: "hand" (palm and grasp points), "object" (cube or
+        handle), "goal", and vectors between them, such as "hand_to_object".
+        """
 
     def fingers(self, rows: Rows = ALL) -> Array:
         """Return the grasp points of the fingers (m), (rows, fingers, 3)."""
         return self.engine.sites(self._finger_ids, rows)
 
-    def grasp_block(self, rows: Rows, target: Array) -> tuple[Array, ...]:
-        """Return palm, fingers, target, target - each finger: the oracle's account of a grasp."""
+    def grasp_groups(self, rows: Rows, target: Array) -> dict[str, Array]:
+        """Return the hand (palm, then fingers), the object, and object - each finger."""
         fingers = self.fingers(rows)  # (rows, fingers, 3)
         away = target[:, None] - fingers
-        flat = fingers.reshape(len(fingers), -1), target, away.reshape(len(fingers), -1)
-        if self.robot.palm is None:
-            return flat
-        return self.engine.site(self.robot.palm)[rows], *flat
+        hand = fingers.reshape(len(fingers), -1)
+        if self.robot.palm is not None:
+            palm = self.engine.site(self.robot.palm)[rows]
+            hand = namespace(hand).concatenate([palm, hand], 1)
+        return {"hand": hand, "object": target, "hand_to_object": away.reshape(len(fingers), -1)}
 
 
 def approach_terms(nearness: Array, gripper_term: str) -> dict[str, Array]:

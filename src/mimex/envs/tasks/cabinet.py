@@ -88,7 +88,7 @@ class Cabinet(Task):
             met &= holding
         return Outcome(terms, met=met, fallen=namespace(met).zeros_like(met))
 
-    def oracle(self, rows: Rows) -> tuple[Array, ...]:
-        """Return the grasp and how far the drawer must still come out for success (m)."""
+    def oracle(self, rows: Rows) -> dict[str, Array]:
+        """Return hand and handle, and how far the drawer must still come out for success (m)."""
         left = self.settings.opening - self._opening[rows]
-        return *self.grasp_block(rows, self._handle[rows]), left
+        return self.grasp_groups(rows, self._handle[rows]) | {"object_to_goal": left}

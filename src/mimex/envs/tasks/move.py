@@ -52,7 +52,7 @@ class Move(Pick):
         """Return whether the cube is at the goal, (N,)."""
         return goal_distance <= self.robot.cube_radius
 
-    def oracle(self, rows: Rows) -> tuple[Array, ...]:
-        """Return the grasp, the goal, and the vector from the cube to the goal."""
+    def oracle(self, rows: Rows) -> dict[str, Array]:
+        """Return hand and cube, the goal, and the vector from the cube to the goal."""
         cube, goal = self.cube(rows), self._goal[rows]
-        return *self.grasp_block(rows, cube), goal, goal - cube
+        return self.grasp_groups(rows, cube) | {"goal": goal, "object_to_goal": goal - cube}

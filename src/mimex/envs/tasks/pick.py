@@ -120,10 +120,10 @@ class Pick(Task):
             touched=self.touched(),
         )
 
-    def oracle(self, rows: Rows) -> tuple[Array, ...]:
-        """Return the grasp and the height that is left to rise (m)."""
+    def oracle(self, rows: Rows) -> dict[str, Array]:
+        """Return hand and cube, and the height that the cube still has to rise (m)."""
         cube = self.cube(rows)
-        return *self.grasp_block(rows, cube), GOAL_HEIGHT - cube[:, 2:]
+        return self.grasp_groups(rows, cube) | {"object_to_goal": GOAL_HEIGHT - cube[:, 2:]}
 
 
 def _vertical_extent(quaternion: Array) -> Array:

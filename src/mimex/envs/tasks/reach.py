@@ -63,7 +63,7 @@ class Reach(Task):
         terms = {"goal_distance": near(distance, 0.0, OFFSET), "goal_bonus": bonus(at_goal)}
         return Outcome(terms, met=at_goal, fallen=namespace(at_goal).zeros_like(at_goal))
 
-    def oracle(self, rows: Rows) -> tuple[Array, ...]:
-        """Return hand, goal, goal - hand."""
+    def oracle(self, rows: Rows) -> dict[str, Array]:
+        """Return the hand, the goal, and goal - hand."""
         hand, goal = self.hand(rows), self._goal[rows]
-        return hand, goal, goal - hand
+        return {"hand": hand, "goal": goal, "hand_to_goal": goal - hand}
