@@ -7,6 +7,7 @@ learns what it does not learn otherwise, the reward suffices and finding it was 
 from __future__ import annotations
 
 from dataclasses import replace
+
 import numpy as np
 
 from mimex.envs.engine import Array
