@@ -57,7 +57,9 @@ def test_the_paper_preset_has_the_published_numbers():
         min_std=0.0,
         two_heads=False,
     )
-    assert (paper.scale.beta, paper.scale.unit) == (0.05, "raw")
+    assert (paper.scale.beta, paper.scale.normalize) == (0.05, False)
+    assert paper.restarts.share == paper.ppo.min_std == 0
+    assert paper.bonus_view == ()
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
     assert (paper.mimex.lr, paper.rnd.lr, paper.icm.lr) == (1e-4, 1e-3, 1e-3)
     assert not paper.mimex.normalise
@@ -86,9 +88,23 @@ def test_the_paper_preset_has_each_tasks_learning_rate(task, observation, lr):
     assert parse(arguments).ppo.lr == lr
 
 
-def test_the_cpu_preset_is_one_for_all_tasks():
-    first, *others = (preset("cpu", task=task) for task in TASKS)
-    assert all(replace(other, task=first.task) == first for other in others)
+@pytest.mark.parametrize("reward", ["sparse", "dense"])
+def test_the_cpu_preset_is_one_for_all_tasks_but_for_what_the_bonus_sees(reward):
+    first, *others = (preset("cpu", task=task, reward=reward) for task in TASKS)
+    same = {"task": first.task, "bonus_view": first.bonus_view}
+    assert all(replace(other, **same) == first for other in others)
+
+
+def test_sparse_reward_from_state_has_restarts_a_std_floor_and_a_view_of_the_object():
+    sparse = parse(["FrankaPick", "--bonus", "mimex"])
+    assert sparse.bonus_view == ("object",)
+    assert parse(["KukaReach"]).bonus_view == ("hand",)
+    assert (sparse.restarts.share, sparse.ppo.min_std) == (0.25, 0.45)
+    assert (sparse.mimex.mask_type, sparse.mimex.mask_ratio) == ("time", 0.7)
+    dense = parse(["FrankaPick", "--reward", "dense"])
+    joints = parse(["FrankaPick", "--observation", "robot"])
+    for other in (dense, joints):
+        assert (other.restarts.share, other.ppo.min_std, other.bonus_view) == (0.0, 0.0, ())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +197,8 @@ def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(ta
         for mine, its in zip(mines, theirs, strict=True):
             assert mine.lr == its.lr == 3e-3
         assert ours.mimex.size == MIMEx().size == COMPACT
-        assert (ours.mimex.mask_type, ours.mimex.mask_ratio) == ("feature", 0.8)
+        if agent == "drqv2" or task != "FrankaReach":
+            assert (ours.mimex.mask_type, ours.mimex.mask_ratio) == ("feature", 0.8)
 
 
 @pytest.mark.parametrize(
@@ -306,9 +323,9 @@ def test_every_bonus_is_made_with_the_settings_of_its_section(name):
     if name == "mimex":
         assert bonus.action_dim is None
         assert make_bonus(merged(config, {"mimex": {"actions": True}}), 6, 3).action_dim == 3
-        assert bonus.mask == FeatureMask(0.8, 6)
-        steps = make_bonus(merged(config, {"mimex": {"mask_type": "time"}}), 6, 3)
-        assert steps.mask == TimeMask(0.8)
+        assert bonus.mask == TimeMask(0.7)
+        features = make_bonus(merged(config, {"mimex": {"mask_type": "feature"}}), 6, 3)
+        assert features.mask == FeatureMask(0.7, 6)
 
 
 class Made:
@@ -355,7 +372,7 @@ def test_pixels_have_defaults_of_their_own():
     pixels, oracle = preset("cpu", "pixels"), preset("cpu", "oracle")
     assert pixels.ppo.lr < oracle.ppo.lr
     assert pixels.envs < oracle.envs
-    assert replace(pixels.ppo, lr=oracle.ppo.lr) == oracle.ppo
+    assert replace(pixels.ppo, lr=oracle.ppo.lr, min_std=oracle.ppo.min_std) == oracle.ppo
 
 
 def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper():

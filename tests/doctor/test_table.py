@@ -287,7 +287,7 @@ def test_paying_for_steps_that_only_reset_is_caught_in_stable_baselines_style():
 def test_the_effective_beta_is_printed_as_a_slope():
     def setup(make_env, bonus):
         envs = SyncVectorEnv([make_env] * 2)
-        return wrap_vector(envs, bonus, beta=BonusScale(0.25, "raw"))
+        return wrap_vector(envs, bonus, beta=BonusScale(0.25, normalize=False))
 
     [check] = [c for c in diagnose(setup) if c.name == WEIGHT]
     assert check.status == "pass"

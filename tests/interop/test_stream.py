@@ -25,7 +25,9 @@ def pays_the_step(window):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     bonus = NotingBonus(3, pays_the_step)
-    stream = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(10.0, "raw"), learn_every=None)
+    stream = BonusStream(
+        bonus, 2, BOX, TWO, beta=BonusScale(10.0, normalize=False), learn_every=None
+    )
     stream.at_once = at_once
     stream.start(rows(0, 0))
     paid = [
@@ -206,7 +208,7 @@ def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
     ends = ({7, 15}, {11})
     bonus = E3B(embed_dim=4, lr=1e-12)  # features that stay as they are
     stream = BonusStream(
-        bonus, 2, BOX, TWO, beta=BonusScale(1.0, "raw"), learn_every=8, stride=stride
+        bonus, 2, BOX, TWO, beta=BonusScale(1.0, normalize=False), learn_every=8, stride=stride
     )
     stream.at_once = at_once
     stream.start(observations[0])

@@ -23,7 +23,7 @@ def probes(bonus, number=2, **options):
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_each_step_is_paid_for_its_own_window(ends_at):
     bonus = NotingBonus(3)
-    env = probes(bonus, beta=BonusScale(0.5, "raw"), ends_at=ends_at)
+    env = probes(bonus, beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     rollout = env.rollout(40, break_when_any_done=False)
     episode, step = rollout["observation"][..., 1], rollout["observation"][..., 2]
     expected = 0.5 * signature(episode, step + (ends_at == "next"), rollout["observation"][..., 0])
@@ -47,7 +47,9 @@ def test_advantages_move_with_the_bonus():
     def advantages(pay):
         bonus = NotingBonus(3, lambda w: torch.full((len(w),), pay))
         torch.manual_seed(0)
-        rollout = probes(bonus, beta=BonusScale(1.0, "raw")).rollout(30, break_when_any_done=False)
+        rollout = probes(bonus, beta=BonusScale(1.0, normalize=False)).rollout(
+            30, break_when_any_done=False
+        )
         rollout["state_value"] = torch.zeros_like(rollout["next", "reward"])
         rollout["next", "state_value"] = torch.zeros_like(rollout["next", "reward"])
         gae = GAE(gamma=0.9, lmbda=1.0, value_network=None)

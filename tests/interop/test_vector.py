@@ -19,7 +19,9 @@ def roll(mode, steps=40, num_envs=2, **options):
     """Rolls probes under a noting bonus: a row ``(env, episode, step left, reward)`` a step."""
     vector = SyncVectorEnv([lambda n=n: ProbeEnv(n) for n in range(num_envs)], autoreset_mode=mode)
     bonus = NotingBonus(3)
-    env = wrap_vector(vector, bonus, beta=BonusScale(1.0, "raw"), learn_every=None, **options)
+    env = wrap_vector(
+        vector, bonus, beta=BonusScale(1.0, normalize=False), learn_every=None, **options
+    )
     generator = np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     rows, over = [], np.zeros(num_envs, bool)
@@ -216,7 +218,7 @@ def test_a_robot_task_of_this_project_can_be_wrapped():
 
 def test_every_step_to_the_final_one_is_paid_and_windows_start_anew():
     bonus = NotingBonus(3)
-    env = wrap(ProbeEnv(), bonus, beta=BonusScale(2.0, "raw"))
+    env = wrap(ProbeEnv(), bonus, beta=BonusScale(2.0, normalize=False))
     for episode, steps in enumerate(EPISODE_LENGTHS):
         env.reset()
         for t in range(steps):
@@ -232,7 +234,7 @@ def test_every_step_to_the_final_one_is_paid_and_windows_start_anew():
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the checker's advice on CartPole itself
 def test_it_is_an_environment_by_the_rules():
     # The same seed is paid the same: that is asked for, and only the raw bonus gives it.
-    raw = BonusScale(0.05, "raw")
+    raw = BonusScale(0.05, normalize=False)
     check_env(wrap(CartPoleEnv(), MIMEx(), beta=raw), skip_render_check=True)
 
 

@@ -1,5 +1,7 @@
 """Learning from a replay buffer, on the real suite with short episodes."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from tests.parts import actions, reader
 from mimex import RND, BonusScale, MIMEx, NoBonus
 from mimex.agents.drqv2 import DrQv2, DrQv2Settings
 from mimex.bonus.base import ConstantBonus
+from mimex.bonus.scale import WARMUP
 from mimex.data.replay import ReplayBuffer
 from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
@@ -40,7 +43,7 @@ def training(bonus=None, *, envs=1, folder=None, loop=None, scale=None, **agent)
     agent = OffPolicyAgent(
         DrQv2(reader(5), actions(1), settings, seed=1),
         bonus,
-        scale or BonusScale(0.5, "raw"),
+        scale or BonusScale(0.5, normalize=False),
         replay,
         loop or OffPolicySettings(report_every=10 * REPEAT),
         save_replay=folder is not None,
@@ -156,17 +159,20 @@ def test_the_bonus_of_a_windows_end_stands_for_every_step_that_is_summed_up(n_st
     assert metrics["bonus/mean"] == pytest.approx(float(raw.mean()))
 
 
-@pytest.mark.parametrize("unit", ["task", "raw"])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("reward", [0.0, 2.0])
-def test_beta_means_the_same_for_every_n_step(unit, reward):
+def test_beta_means_the_same_for_every_n_step(normalize, reward):
     """Where bonus and reward are constant, all targets have one fixed point."""
     returns = []
     for n_step in (1, 3, 5):
-        run = filled(training(ConstantBonus(), n_step=n_step, scale=BonusScale(0.5, unit)))
+        scale = BonusScale(0.5, normalize=normalize, reward_decay=1.0)
+        scale.combine(torch.zeros(WARMUP, 1), torch.ones(WARMUP, 1))
+        run = filled(training(ConstantBonus(), n_step=n_step, scale=scale))
         run.agent.replay.rewards.fill_(reward)
         batch = run.agent.replay.sample(64, run.agent.generator)
         rewards, metrics = run.agent.relabel(batch, run.agent.algorithm.encode(batch).windows, 0)
-        assert metrics["bonus/reward"] == pytest.approx(0.5 * (max(reward, 0.01), 1)[unit == "raw"])
+        unit = math.sqrt(1 - 0.99**2) if normalize else 1.0
+        assert metrics["bonus/reward"] == pytest.approx(0.5 * unit)
         whole = batch.weights == batch.weights.max()  # n steps: not at an episode's end
         returns.append(float((rewards / (1 - 0.99**n_step))[whole].mean()))
     assert returns == pytest.approx([returns[0]] * 3, rel=1e-5)
@@ -195,7 +201,7 @@ def test_the_share_of_windows_that_the_bonus_learns_from_can_be_chosen():
 
 def test_the_schedule_of_beta_counts_frames():
     total = 2 * (SEED_STEPS - 1) * REPEAT
-    scale = BonusScale(1.0, "raw", schedule="linear", over_steps=total)
+    scale = BonusScale(1.0, normalize=False, schedule="linear", over_steps=total)
     run = filled(training(RND(5), scale=scale))
     assert run.step == total / 2
     run.agent.learn(run.step)

@@ -34,7 +34,7 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5, scale=None):
     agent = OnPolicyAgent(
         PPO(VectorEncoder(reader(27)), actions(9), settings, seed=1),
         bonus or NoBonus(),
-        scale or BonusScale(0.5, "raw"),
+        scale or BonusScale(0.5, normalize=False),
         loop,
         num_envs=ENVS,
         horizon=HORIZON,
@@ -116,7 +116,7 @@ def two_number_agent(**settings):
 
 def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
     agent, rollout = two_number_agent(), small_rollout()
-    scale = BonusScale(0.5, "raw")
+    scale = BonusScale(0.5, normalize=False)
     raw = torch.rand(3, 2)
     perturbed = raw.clone()
     perturbed[1, 0] += 2.0
@@ -162,14 +162,14 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     np.testing.assert_allclose(batch.advantages.view(3, 2, 2)[..., 0], extrinsic, atol=1e-5)
     # Beta weighs the bonus's advantages, not its returns.
     torch.testing.assert_close(batch.advantages, batch.returns - batch.values)
-    # What is paid for living on ends with the episode: it is in the task's stream.
-    living = torch.full((3, 2), 2.0)
-    paid = Rewards(rewards.total + living, rewards.extrinsic, rewards.intrinsic + living)
-    paid.living = living
-    alive = make_batch(agent, rollout, paid, beta=0.5).advantages.view(3, 2, 2)
-    extrinsic = advantages_by_hand(agent, rollout, rollout.rewards + living)
-    np.testing.assert_allclose(alive[..., 0], extrinsic, atol=1e-5)
-    torch.testing.assert_close(alive[..., 1], batch.advantages.view(3, 2, 2)[..., 1])
+    # The survival bonus ends with the episode: it is in the extrinsic stream.
+    survival = torch.full((3, 2), 2.0)
+    more = Rewards(rewards.total + survival, rewards.extrinsic, rewards.intrinsic + survival)
+    more.survival = survival
+    surviving = make_batch(agent, rollout, more, beta=0.5).advantages.view(3, 2, 2)
+    extrinsic = advantages_by_hand(agent, rollout, rollout.rewards + survival)
+    np.testing.assert_allclose(surviving[..., 0], extrinsic, atol=1e-5)
+    torch.testing.assert_close(surviving[..., 1], batch.advantages.view(3, 2, 2)[..., 1])
 
 
 @pytest.mark.parametrize(("best", "apart"), [(0.0, False), (1e-3, True)])

@@ -104,7 +104,7 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
     """Values, advantages and returns of a rollout, flat and ready to learn from.
 
     With one head both rewards are one stream, whose episodes end. With two the bonus, without its
-    weight beta, has its own, which runs on across episodes; what is paid for living on is the
+    weight beta, has its own, which runs on across episodes; the survival bonus is the
     task's, or it would not make a difference there.
     """
     settings, ended = agent.settings, rollout.ended
@@ -117,7 +117,7 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
     never = torch.zeros_like(ended)
     results = [
         gae(
-            rewards.extrinsic + rewards.living if agent.heads == 2 else rewards.total,
+            rewards.extrinsic + rewards.survival if agent.heads == 2 else rewards.total,
             now[..., 0],
             after[..., 0],
             terminated=rollout.terminated,
@@ -127,7 +127,7 @@ def make_batch(agent: PPO, rollout: Rollout, rewards: Rewards, beta: float) -> B
         )
     ]
     if agent.heads == 2:
-        novelty = rewards.intrinsic - rewards.living
+        novelty = rewards.intrinsic - rewards.survival
         results.append(
             gae(
                 novelty / beta if beta else torch.zeros_like(novelty),

@@ -1,4 +1,4 @@
-"""How big the bonus is beside the task's reward: one rule, its weight beta, and beta's schedule."""
+"""The scale of the bonus: from a raw novelty estimate to an intrinsic reward."""
 
 from __future__ import annotations
 
@@ -12,30 +12,21 @@ from torch import Tensor
 from mimex.nn import processes
 from mimex.types import Array, Metrics
 
-Unit = Literal["task", "raw"]
 Schedule = Literal["constant", "linear", "cosine"]
 
 BETA = 0.3
-"""The weight of the bonus where none is given (docs/how-big.md has the measurements)."""
+"""Default weight of the bonus (docs/how-big.md has the measurements)."""
 
-HALF_LIFE = 300.0
-"""Steps of each environment, or sampled batches, after which what was seen counts half. Bonuses
-fall by a factor of up to 1,000 while they learn: with 300 what is paid stays within a factor of
-four, with 1,000 of 25; with 100 a novel episode would become its own measure."""
+REWARD_DECAY = 0.1
+"""Default factor on beta while the task is rewarding."""
 
-MEASURED = 300
-"""Steps of each environment, or sampled batches, over which the size of the task's reward is
-measured, the first of them least, since a reward that is normalised takes some steps to find its
-size. Later it may fall and does not rise: a task pays more because the agent succeeds, and a bonus
-that followed would grow beside success; it costs less because the agent avoids costs, and a bonus
-that stayed would drown what is left (Pendulum, whose costs fall from 6 a step to 0.8: with MIMEx
-sized by the first it came to -190 to -450, without to -160)."""
+WARMUP = 64
+"""Steps of each environment, or sampled batches, before anything is rewarded. A new network's
+errors fall by a factor of ten and more within its first updates; what they were says nothing."""
 
-LONGEST = 1e12
-"""Half-lives beyond it fade by less than a double can tell from nothing."""
-
-LARGEST = 10.0
-"""No step is paid more than so many average bonuses (raw streams reach 36)."""
+HALF_LIFE = 300
+"""Steps of each environment, or sampled batches, after which a step counts half in the mean cost,
+and after which a reward counts as lost."""
 
 
 class _Streams(NamedTuple):
@@ -45,18 +36,18 @@ class _Streams(NamedTuple):
 
 
 class Rewards(_Streams):
-    """The sum of both streams of reward, the task's own, and the bonus as it is paid.
+    """The sum of both reward streams, the extrinsic and the intrinsic reward.
 
     Attributes:
-        living: The part of the bonus that every step has alike, for living on; no item of the
+        survival: The part of the intrinsic reward that every step receives alike; no item of the
             tuple.
     """
 
-    living: Tensor | float = 0.0
+    survival: Tensor | float = 0.0
 
     @property
     def share(self) -> float:
-        """How much of all reward is bonus, by absolute size, in all processes."""
+        """Share of the intrinsic reward in all reward, by absolute size, over all processes."""
         intrinsic, extrinsic = (
             processes.mean(stream.abs().sum()) for stream in (self.intrinsic, self.extrinsic)
         )
@@ -64,68 +55,51 @@ class Rewards(_Streams):
 
 
 class BonusScale:
-    """Turns the raw bonus into a reward: ``total = extrinsic + beta * bonus in its unit``.
+    """Turns the raw bonus into a reward: ``total = extrinsic + beta * normalized bonus``.
 
-    With ``unit="task"`` an average bonus is paid beta times the average size of the task's reward
-    at the start, or of now where that is less. With beta 0.3, say, a task that costs 1 a step pays
-    an average bonus of 0.3. Where the task pays next to nothing (sparse, or no reward yet), a
-    return of 1 stands for it: average bonuses then add up to a discounted return of beta. Once the
-    agent finds more than that, the bonus is small beside it. Nothing is subtracted: a bonus stays
-    positive.
+    The normalized bonus is ``bonus * sqrt(1 - gamma^2) / rms``, where ``rms`` is the root mean
+    square of the bonus over all steps so far. If bonuses are rare and independent, their discounted
+    returns have a standard deviation of 1, which is what RND's return normalization aims at, here
+    without a filter along the steps of each environment.
 
-    Where every step costs something and ending the episode is a way out, ``alive=1`` pays an
-    average step's cost back, so that beta can stay as small as novelty should be.
+    - The reward fades as novelty is learned, because earlier, larger bonuses stay in the rms.
+    - Rare events count in full: nothing is clipped.
+    - Nothing is rewarded in the first 64 steps.
+    - Once the task gives reward, beta is reduced (``reward_decay``).
 
     Args:
-        beta: Weight of the bonus: size of an average bonus beside the average size of the task's
-            reward, or beside returns of 1 where the task pays less.
-        alive: What every step is paid beside the bonus, in average sizes of the task's reward: 1
-            covers an average cost. Nothing is paid where there is no bonus, or where nothing costs.
-        found: Factor on beta while the task pays, that is within ``half_life`` steps after any
-            environment got a reward above 0: below 1 novelty gives way to what it has found, and
-            takes over again when that is lost.
-        unit: Whether beta is beside the "task", or a factor on the "raw" bonus as it comes, whose
-            size is another in every task (the paper, with beta 0.05).
-        discount: Of returns, for what a return of 1 is in a step.
-        half_life: Of the average bonus: steps of each environment (off-policy: sampled batches)
-            after which what was seen counts half.
+        beta: Weight of the bonus.
+        normalize: Whether the bonus is normalized as above; False for beta times the raw bonus, as
+            in the paper (with beta 0.05), whose size is different in every task.
+        reward_decay: Factor on beta while the task is rewarding: within 300 steps after any
+            environment received a positive reward. Below 1 the bonus steps back for what it has
+            found, and returns when that is lost. Raw bonuses keep their beta.
+        survival_bonus: Added to every step, as a multiple of the mean cost (negative reward) of a
+            step: 1 pays an average step's cost back where ending the episode is a way out of it.
+        discount: Discount factor gamma of the returns.
         schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
-            steps (in a run: over its horizon), after which it stays.
-        final_beta: Beta at the end of the schedule, where there is one.
+            steps (in a run: over its horizon), where it stays.
+        final_beta: Beta at the end of the schedule.
         over_steps: Length of the schedule, in environment steps.
     """
 
     no_settings = ("discount",)  # the agent's
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> BonusScale:
-        for name in ("normalise", "normalize"):
-            if name in kwargs:
-                raise TypeError(
-                    f"BonusScale has no {name}=: it measures the bonus by itself. Leave it out "
-                    "(unit='task'), or use unit='raw' for the bonus as it comes. The features of a "
-                    "bonus are normalised by MIMEx(normalise=True)."
-                )
-        return super().__new__(cls)
-
     def __init__(
         self,
         beta: float = BETA,
-        unit: Unit = "task",
         *,
-        alive: float = 0.0,
-        found: float = 1.0,
+        normalize: bool = True,
+        reward_decay: float = REWARD_DECAY,
+        survival_bonus: float = 0.0,
         discount: float = 0.99,
-        half_life: float = HALF_LIFE,
         schedule: Schedule = "constant",
         final_beta: float = 0.0,
         over_steps: int | None = None,
     ) -> None:
-        for name, value, allowed in (
-            ("unit", unit, get_args(Unit)),
-            ("schedule", schedule, get_args(Schedule)),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(allowed)}.")
+        if schedule not in get_args(Schedule):
+            allowed = ", ".join(get_args(Schedule))
+            raise ValueError(f"schedule={schedule!r} is unknown: use one of {allowed}.")
         if schedule != "constant" and not (over_steps and over_steps > 0):
             raise ValueError(
                 f"schedule={schedule!r} needs over_steps, its length in environment steps; got "
@@ -133,46 +107,47 @@ class BonusScale:
             )
         if not 0 <= discount < 1:
             raise ValueError(f"discount={discount} is outside [0, 1).")
-        if not 0 < half_life <= LONGEST:
-            raise ValueError(f"half_life={half_life} must be positive and at most {LONGEST}.")
-        numbers = {"beta": beta, "final_beta": final_beta, "alive": alive, "found": found}
-        for name, number in numbers.items():
+        weights = {
+            "beta": beta,
+            "final_beta": final_beta,
+            "reward_decay": reward_decay,
+            "survival_bonus": survival_bonus,
+        }
+        for name, number in weights.items():
             if not isinstance(number, int | float) or not math.isfinite(number):
                 raise ValueError(f"{name}={number} must be a finite number.")
-        if alive and unit == "raw":
-            raise ValueError(f"alive={alive} is in units of the task: it needs unit='task'.")
-        self.unit, self.discount, self.half_life, self.alive = unit, discount, half_life, alive
+        self.normalize, self.discount, self.survival_bonus = normalize, discount, survival_bonus
         self.schedule, self.over_steps = schedule, over_steps
-        self.initial_beta, self.final_beta, self.found = beta, final_beta, found
+        self.initial_beta, self.final_beta, self.reward_decay = beta, final_beta, reward_decay
         self.steps = 0  # environment steps so far
-        self._weight = 0.0  # of all bonuses that were seen, fading; 1 when they were many
-        self._bonus = 0.0  # fading sum of their sizes, of the same weight
-        self._measured = 0  # steps over which the task's reward was measured
-        self._task = 0.0  # its average size over these, later ones counting more
-        self._paid = 0.0  # fading sum of its sizes since, of the bonuses' weight
-        self._since = -1  # steps of each environment since the task paid something; -1: never
+        self._rows = 0  # steps of each environment, or sampled batches, so far
+        self._weight = 0.0  # of all rows in the fading sums; approaches 1
+        self._cost = 0.0  # fading sum of the cost
+        self._square = 0.0  # mean squared bonus since the warm-up
+        self._unrewarded = -1  # rows since the last positive reward; -1 if there was none
 
     @property
     def beta(self) -> float:
-        """The weight of the bonus now."""
-        factor = self.found if 0 <= self._since < self.half_life else 1.0
+        """The current weight of the bonus."""
+        rewarding = self.normalize and 0 <= self._unrewarded < HALF_LIFE
+        factor = self.reward_decay if rewarding else 1.0
         if self.schedule == "constant" or self.over_steps is None:
             return factor * self.initial_beta
-        done = min(self.steps / self.over_steps, 1.0)
-        left = 1 - done if self.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+        progress = min(self.steps / self.over_steps, 1.0)
+        left = 1 - progress if self.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
         return factor * (self.final_beta + (self.initial_beta - self.final_beta) * left)
 
     def combine(self, extrinsic: Array, bonus: Array, *, update: bool = True) -> Rewards:
-        """Weighs a bonus against the extrinsic reward.
+        """Adds the bonus to the extrinsic reward.
 
-        A rollout gives the same numbers at once as step by step, but for beta, which moves (by its
-        schedule, or where ``found`` is not 1) from call to call.
+        A rollout gives the same rewards at once as step by step, but for beta's schedule, which
+        moves from call to call.
 
         Args:
             extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment or of a
                 sampled batch.
             bonus: The raw bonus, of the same shape.
-            update: Whether averages take these in and the schedule moves on by their number.
+            update: Whether these enter the statistics and the schedule moves on by their number.
         """
         extrinsic, bonus = _numbers("extrinsic", extrinsic), _numbers("bonus", bonus)
         if extrinsic.shape != bonus.shape or bonus.ndim not in (1, 2):
@@ -180,64 +155,54 @@ class BonusScale:
                 f"extrinsic has shape {tuple(extrinsic.shape)} and bonus {tuple(bonus.shape)}; "
                 "expected the same shape, (M, N) or (N,)."
             )
-        scaled, living = bonus, torch.zeros_like(bonus)
-        if self.unit == "task" and bonus.numel():
-            average, task = self._measure(extrinsic, bonus, update=update)
-            unit = task.clamp(min=1 - self.discount)
-            rows = bonus.double().reshape(len(average), -1)
-            multiples = torch.where(average > 0, rows / average, 0.0).clamp(-LARGEST, LARGEST)
-            scaled = (unit * multiples).reshape(bonus.shape).to(bonus.dtype)
-            if self.alive:
-                paid = torch.where(average > 0, self.alive * task, 0.0)
-                living = paid.expand_as(rows).reshape(bonus.shape).to(bonus.dtype)
-        intrinsic = self.beta * scaled + living
+        scaled, survival = bonus, torch.zeros_like(bonus)
+        if bonus.numel():
+            rows = bonus.double().reshape(-1, bonus.shape[-1])  # (M, N)
+            rms, cost = self._statistics(rows, extrinsic, update=update)  # (M, 1) each
+            if self.normalize:
+                unit = math.sqrt(1 - self.discount**2)
+                normalized = torch.where(rms > 0, unit * rows / rms, 0.0)
+                scaled = normalized.reshape(bonus.shape).to(bonus.dtype)
+            survival = (self.survival_bonus * cost).expand_as(rows)
+            survival = survival.reshape(bonus.shape).to(bonus.dtype)
+        intrinsic = self.beta * scaled + survival
         if update and bonus.numel():
             self.steps += bonus.numel() * processes.size()
-            self._look_for_pay(extrinsic)
+            self._look_for_reward(extrinsic)
         rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
-        rewards.living = living
+        rewards.survival = survival
         return rewards
 
-    def _look_for_pay(self, extrinsic: Tensor) -> None:
-        """Notes how long ago an environment of any process got a reward above 0."""
-        rows = (extrinsic > 0).reshape(-1, extrinsic.shape[-1]).any(1).double()
-        paid = (processes.mean(rows) > 0).nonzero()
-        if len(paid):
-            self._since = len(rows) - 1 - int(paid[-1])
-        elif self._since >= 0:
-            self._since += len(rows)
+    def _look_for_reward(self, extrinsic: Tensor) -> None:
+        """Counts the rows since an environment of any process received a positive reward."""
+        positive = (extrinsic > 0).reshape(-1, extrinsic.shape[-1]).any(1).double()
+        rewarded = (processes.mean(positive) > 0).nonzero()
+        if len(rewarded):
+            self._unrewarded = len(positive) - 1 - int(rewarded[-1])
+        elif self._unrewarded >= 0:
+            self._unrewarded += len(positive)
 
-    def _measure(self, extrinsic: Tensor, bonus: Tensor, *, update: bool) -> tuple[Tensor, Tensor]:
-        """The average bonus at each step, and the task's size: ``(M, 1)`` each.
-
-        The average fades, and is taken over what was seen alone: the first bonus is the average
-        one, and the n-th at most n times it.
-        """
-        keep = 0.5 ** (1 / self.half_life)
-        weight, novel, measured, task = self._weight, self._bonus, self._measured, self._task
-        paid = self._paid
-        measures = []
-        sizes = [
-            x.double().abs().reshape(-1, x.shape[-1]).mean(1).cpu() for x in (bonus, extrinsic)
-        ]
-        for size, reward in processes.mean(torch.stack(sizes, dim=1)).tolist():
-            if update or not weight:
-                weight = keep * weight + 1 - keep
-                novel = keep * novel + (1 - keep) * size
-                paid = keep * paid + (1 - keep) * reward
-                if measured < MEASURED:
-                    measured += 1
-                    task += 2 * (reward - task) / (measured + 1)  # step i weighs i
-            now = task if measured < MEASURED else min(task, paid / weight)
-            measures.append((novel / weight, now))
-        if update:
-            self._weight, self._bonus, self._measured, self._task = weight, novel, measured, task
-            self._paid = paid
-        average, size = torch.tensor(measures, dtype=torch.float64, device=bonus.device).unbind(1)
-        return average.unsqueeze(1), size.unsqueeze(1)
+    def _statistics(
+        self, bonus: Tensor, extrinsic: Tensor, *, update: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The rms of the bonus (0 during the warm-up) and the mean cost at each row, ``(M, 1)``."""
+        costs = (-extrinsic.double()).clamp(min=0).reshape(bonus.shape)
+        means = processes.mean(torch.stack([bonus.square().mean(1), costs.mean(1)], dim=1).cpu())
+        keep = 0.5 ** (1 / HALF_LIFE)
+        found = []
+        for square, cost in means.tolist():
+            if update:
+                self._rows += 1
+                self._weight = keep * self._weight + 1 - keep
+                self._cost = keep * self._cost + (1 - keep) * cost
+                if self._rows > WARMUP:
+                    self._square += (square - self._square) / (self._rows - WARMUP)
+            found.append((math.sqrt(self._square), self._cost / (self._weight or 1.0)))
+        rms, mean_cost = torch.tensor(found, dtype=torch.float64, device=bonus.device).unbind(1)
+        return rms.unsqueeze(1), mean_cost.unsqueeze(1)
 
     def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
-        """What a logger should say about what was paid for raw bonuses, in all processes."""
+        """Metrics of what was rewarded for raw bonuses, over all processes."""
         return {
             "bonus/mean": float(processes.mean(torch.as_tensor(raw).float().mean())),
             "bonus/reward": float(processes.mean(rewards.intrinsic.mean())),
@@ -246,42 +211,39 @@ class BonusScale:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Averages and the place in the schedule."""
+        """Statistics and the place in the schedule."""
         return {
             "steps": self.steps,
+            "rows": self._rows,
             "weight": self._weight,
-            "bonus": self._bonus,
-            "measured": self._measured,
-            "task": self._task,
-            "paid": self._paid,
-            "since": self._since,
+            "cost": self._cost,
+            "square": self._square,
+            "unrewarded": self._unrewarded,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         names = self.state_dict()
-        if isinstance(state, Mapping):  # states of before did not look for pay
-            state = {"since": -1, **state}
         if not isinstance(state, Mapping) or any(name not in state for name in names):
             raise ValueError(
                 f"the state of the scale lacks one of {', '.join(names)}: it is damaged, or was "
-                "saved by a version of mimex before 'task' units; begin the run anew."
+                "saved by another version of mimex; begin the run anew."
             )
         if not all(isinstance(state[name], int | float) for name in names):
             raise ValueError(f"the state of the scale is {dict(state)}: expected numbers.")
-        averages = [float(state[name]) for name in ("weight", "bonus", "task", "paid")]
-        if not all(math.isfinite(value) and value >= 0 for value in averages):
-            raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
-        counts = state["steps"], state["measured"], state["since"]
-        least = 0, 0, -1
+        counts = [state[name] for name in ("steps", "rows", "unrewarded")]
+        least = (0, 0, -1)
         if not all(float(n).is_integer() and n >= m for n, m in zip(counts, least, strict=True)):
             raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
-        self.steps, self._measured, self._since = map(int, counts)
-        self._weight, self._bonus, self._task, self._paid = averages
+        averages = [float(state[name]) for name in ("weight", "cost", "square")]
+        if not all(math.isfinite(value) and value >= 0 for value in averages):
+            raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
+        self.steps, self._rows, self._unrewarded = map(int, counts)
+        self._weight, self._cost, self._square = averages
 
 
 def _numbers(name: str, values: Array) -> Tensor:
-    """Values as floating-point numbers, all finite."""
+    """Values as a floating-point tensor, all finite."""
     numbers = torch.as_tensor(values)
     if numbers.is_complex():
         raise ValueError(f"{name} has complex numbers; expected real ones. Nothing was changed.")

@@ -17,7 +17,11 @@ _FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio"
 
 
 def preset(
-    name: str, observation: str | None = None, task: str = "", agent: str | None = None
+    name: str,
+    observation: str | None = None,
+    task: str = "",
+    agent: str | None = None,
+    reward: str | None = None,
 ) -> TrainConfig:
     """The defaults of a preset.
 
@@ -26,21 +30,22 @@ def preset(
         observation: A kind of observation that they are for; None for the preset's own.
         task: The task that they are for; any of PixMC-Sparse gives the same.
         agent: The algorithm that they are for; None for the usual one of such tasks.
+        reward: The reward that they are for; None for the preset's own.
     """
     choose("--preset", name, PRESETS)
     family = family_of(task)
     agent = choose("--agent", agent or family.agent, AGENTS)
     config = TrainConfig(task=task, agent=agent, preset=name)
-    chosen: TrainConfig = merged(config, family.preset(name, agent, observation, task))
+    chosen: TrainConfig = merged(config, family.preset(name, agent, observation, task, reward))
     return chosen
 
 
 def parse(arguments: Sequence[str], prog: str = "mimex train") -> TrainConfig:
     """The settings that a command line asks for; the others are those of its preset."""
-    name, observation, agent = (
-        _chosen(arguments, flag) for flag in ("--preset", "--observation", "--agent")
+    name, observation, agent, reward = (
+        _chosen(arguments, flag) for flag in ("--preset", "--observation", "--agent", "--reward")
     )
-    chosen = preset(name or "cpu", observation, _task(arguments), agent)
+    chosen = preset(name or "cpu", observation, _task(arguments), agent, reward)
     missing: Any = tyro.MISSING  # or the help would not ask for it
     default = replace(chosen, task=missing)
     config = tyro.cli(TrainConfig, args=arguments, default=default, prog=prog)

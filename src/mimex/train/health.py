@@ -80,7 +80,7 @@ class Health:
                     f"episodes have become shorter, from {longest:.0f} steps to {steps:.0f}, "
                     "without success: the agent ends them, as it does where each step costs more "
                     "than it pays. A bonus keeps it going if the costs are covered (--bonus with "
-                    "--scale.alive 1; --bonus constant tells survival from exploration), or a "
+                    "--scale.survival-bonus 1; --bonus constant tells survival from exploration), or a "
                     "reward that pays on the way (--reward dense).",
                 )
         std = now.get("ppo/std")

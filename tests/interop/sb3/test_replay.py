@@ -27,7 +27,7 @@ def dqn(held, env=None, **kwargs):
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
 def test_sampled_rewards_are_those_of_each_transitions_own_window(ends_at):
-    held = ReplayBonus(NotingBonus(3), beta=BonusScale(0.5, "raw"), ends_at=ends_at)
+    held = ReplayBonus(NotingBonus(3), beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     model = dqn(held)
     model.learn(200)  # the ring of 30 slots was overwritten more than twice
     samples = model.replay_buffer.sample(256)
@@ -149,7 +149,7 @@ def test_dict_observations_choose_an_entry():
         def observation(self, observation):
             return {"probe": observation, "noise": np.zeros(2, np.float32)}
 
-    bonus, raw = NotingBonus(3), BonusScale(1.0, "raw")
+    bonus, raw = NotingBonus(3), BonusScale(1.0, normalize=False)
     model = DQN(
         "MultiInputPolicy", DummyVecEnv([Pair]), learning_starts=5, batch_size=8, buffer_size=50,
         device="cpu", replay_buffer_class=BonusDictReplayBuffer,

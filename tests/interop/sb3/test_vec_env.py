@@ -45,7 +45,11 @@ def unflattened(values, buffer):
 def test_ppo_trains_on_returns_of_the_bonus(ends_at):
     """The returns in PPO's buffer are the hand-computed discounted sums of the bonus."""
     env = BonusVecEnv(
-        probes(), NotingBonus(3), beta=BonusScale(0.5, "raw"), ends_at=ends_at, learn_every=None
+        probes(),
+        NotingBonus(3),
+        beta=BonusScale(0.5, normalize=False),
+        ends_at=ends_at,
+        learn_every=None,
     )
     buffer = trained_ppo(env).rollout_buffer
     observations = torch.as_tensor(unflattened(buffer.observations, buffer))
@@ -132,7 +136,9 @@ def test_vec_normalize_on_either_side(bonus_outside):
 def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
     env = VecNormalize(
         BonusVecEnv(
-            probes(1), NotingBonus(3, lambda w: torch.tensor([4.0])), beta=BonusScale(1.0, "raw")
+            probes(1),
+            NotingBonus(3, lambda w: torch.tensor([4.0])),
+            beta=BonusScale(1.0, normalize=False),
         )
     )
     env.reset()
@@ -265,7 +271,9 @@ def test_a_rollout_that_a_callback_gave_up_is_forgotten():
 
 def test_the_reward_of_vec_normalize_is_joined_by_the_bonus_as_it_is():
     bonus = NotingBonus(1, lambda w: torch.full((len(w),), 3.0))
-    inner = BonusVecEnv(make_vec_env("Pendulum-v1", 2, seed=0), bonus, beta=BonusScale(1.0, "raw"))
+    inner = BonusVecEnv(
+        make_vec_env("Pendulum-v1", 2, seed=0), bonus, beta=BonusScale(1.0, normalize=False)
+    )
     held = inner.at_once()
     buffers = {"rollout_buffer_class": BonusRolloutBuffer, "rollout_buffer_kwargs": {"bonus": held}}
     model = PPO("MlpPolicy", VecNormalize(inner), n_steps=8, batch_size=8, device="cpu", **buffers)
@@ -283,7 +291,7 @@ def test_dict_observations():
         def observation(self, observation):
             return {"a": observation}
 
-    env = BonusVecEnv(DummyVecEnv([Pair]), NotingBonus(3), beta=BonusScale(1.0, "raw"))
+    env = BonusVecEnv(DummyVecEnv([Pair]), NotingBonus(3), beta=BonusScale(1.0, normalize=False))
     model = A2C(
         "MultiInputPolicy", env, n_steps=4, device="cpu",
         rollout_buffer_class=BonusDictRolloutBuffer,

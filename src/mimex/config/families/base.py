@@ -69,7 +69,9 @@ class Family(ABC):
         return task in self.tasks()
 
     @abstractmethod
-    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+    def preset(
+        self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
+    ) -> Overrides:
         """The defaults of a preset.
 
         Args:
@@ -77,6 +79,7 @@ class Family(ABC):
             agent: The algorithm.
             observation: What it sees; None for the preset's own.
             task: The task.
+            reward: The reward; None for the preset's own.
         """
 
     def check(self, config: TrainConfig) -> None:

@@ -90,7 +90,9 @@ class Suite(Family):
     def tasks(self) -> tuple[str, ...]:
         return tuple(PREFIX + name for name in NAMES)
 
-    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+    def preset(
+        self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
+    ) -> Overrides:
         require_preset(name, agent, task, paper="drqv2", small="drqv2")
         observation = observation or ("state" if name == "cpu" else "pixels")
         pixels = observation == "pixels"

@@ -81,7 +81,9 @@ class Gym(Family):
             return False
         return True
 
-    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+    def preset(
+        self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
+    ) -> Overrides:
         require_preset(name, agent, task)
         chosen: Overrides = {"observation": observation or OWN, "reward": OWN, "steps": STEPS}
         if agent == "ppo":

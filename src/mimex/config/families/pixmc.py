@@ -26,9 +26,10 @@ from mimex.config.presets import (
     REPLAY_ENVS,
     REPLAY_PIXELS,
     REPLAY_STATE,
+    SPARSE,
     STATE_ENVS,
 )
-from mimex.envs.catalogue import NAMES, TASKS, VARIANTS, published_task, robot_and_kind
+from mimex.envs.catalogue import NAMES, TASKS, VARIANTS, published_task, robot_and_kind, task_class
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, Settings
 from mimex.train.on_policy import LoopSettings
@@ -66,7 +67,9 @@ class PixMC(Family):
     def tasks(self) -> tuple[str, ...]:
         return NAMES
 
-    def preset(self, name: str, agent: str, observation: str | None, task: str) -> Overrides:
+    def preset(
+        self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
+    ) -> Overrides:
         require_preset(name, agent, task, paper="ppo")
         observation = observation or "oracle"
         pixels = observation == "pixels"
@@ -90,12 +93,16 @@ class PixMC(Family):
                 **PUBLISHED_BONUSES,
                 "mimex": {**PUBLISHED_BONUSES["mimex"], "padding": "zeros", "size": RELEASED},
             }
-        return chosen | {
+        chosen |= {
             "envs": PIXEL_ENVS if pixels else STATE_ENVS,
             "ppo": CPU_PIXELS if pixels else CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
             "scale": BESIDE_COSTS,
         }
+        if observation == "oracle" and (reward or "sparse") != "dense":
+            kind = robot_and_kind(published_task(task or TASKS[0]))[1]
+            return chosen | SPARSE | {"bonus_view": task_class(kind).explored}
+        return chosen
 
     def kind(self, config: TrainConfig) -> str:
         return "-".join(config.curriculum) or config.reward

@@ -44,6 +44,7 @@ class Task(ABC):
         draws: How many uniform numbers in [-1, 1] one reset needs.
         steps: Of an episode, at 60 Hz.
         weights: Of the reward's terms but the action's, unless a robot has its own.
+        explored: Observation groups that the task is about: by default a bonus sees these.
         view: Where the camera of videos is, and what it looks at (m).
         memory: Arrays (N, ...) by name that the task keeps within an episode; saved with the state.
     """
@@ -51,6 +52,7 @@ class Task(ABC):
     draws: ClassVar[int]
     steps: ClassVar[int] = 500  # published
     weights: ClassVar[Weights]
+    explored: ClassVar[tuple[str, ...]] = ("object",)
     view: ClassVar[tuple[Vector, Vector]] = ((0.1, -2.0, 1.3), (0.54, 0.0, 0.47))
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:

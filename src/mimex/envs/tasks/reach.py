@@ -23,6 +23,7 @@ class Reach(Task):
 
     draws = 3
     steps = 200  # published
+    explored = ("hand",)
     weights = {  # noqa: RUF012 (declared by Task)
         "goal_distance": (0.08, 0.0, 0.0),
         "goal_bonus": (0.4, 0.4, 0.4),
