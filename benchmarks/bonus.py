@@ -24,7 +24,7 @@ from rich.progress import track
 
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
-from mimex import ICM, RND, MIMEx, Window, use_workers
+from mimex import ICM, RND, MIMEx, Window
 from mimex.bonus.size import PAPER, RELEASED
 from mimex.config.presets import PUBLISHED_BONUSES
 
@@ -38,19 +38,6 @@ Step = Callable[[], object]
 def plain_in_minibatches(features: torch.Tensor, plain: PlainMIMEx) -> Step:
     """The plain arithmetic, 512 windows and an optimizer step at a time: what chunks alone buy."""
     return lambda: [plain.learn(part) for part in features.split(512)]
-
-
-def without_workers(step: Step) -> Step:
-    """The step with every single operation split over PyTorch's threads, instead of the pieces."""
-
-    def run() -> None:
-        threads = torch.get_num_threads()
-        use_workers(1)
-        torch.set_num_threads(threads)
-        step()
-        use_workers(None)
-
-    return run
 
 
 def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step]:
@@ -68,7 +55,6 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
         "ours, class token as in plain": lambda: released.learn(window),
-        "ours, class token, operations split": without_workers(lambda: released.learn(window)),
         "RND": lambda: rnd.learn(window),
         "ICM": lambda: icm.learn(window),
     }
@@ -174,7 +160,6 @@ def main() -> None:
         text = table(args.rounds)
         print(text)
         if args.write:
-            RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text("# Time of one train-and-score step\n\n" + text)
 
 

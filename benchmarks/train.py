@@ -1,6 +1,7 @@
 """How fast training is, where its time goes, and PPO's update against Stable-Baselines3's.
 
     python -m benchmarks.train --write
+    python -m benchmarks.train --plan benchmarks/plans/price.toml     the methods of a plan alone
 
 Throughput is that of whole updates after the first, by the clock, the bonuses in turns; "per
 CPU-second" divides by the processor time of the whole process, so that it does not depend on what
@@ -12,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
-import platform
 import statistics
 import sys
 import time
@@ -28,6 +27,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.machine import describe
 from mimex.agents.actions import ActionWriter
 from mimex.agents.encoders import ObservationReader, VectorEncoder
 from mimex.agents.ppo import PPO
@@ -37,6 +37,7 @@ from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.study.plan_file import read_plan
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
 PARTS = ("simulation", "acting", "windows", "bonus", "learning")
@@ -80,21 +81,29 @@ class Measured:
         return len(self.rows) * self.steps / self.cpu
 
 
+def methods(options: argparse.Namespace) -> dict[str, TrainConfig]:
+    """Settings by method: those of a plan, or every bonus with the settings of a preset."""
+    if options.plan:
+        runs = read_plan(options.plan).runs("cpu", seeds=1)
+        return {", ".join(run.labels.values()): run.config() for run in runs}
+    base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
+    return {bonus: replace(base, bonus=bonus) for bonus in options.bonuses}
+
+
 def throughput_table(options: argparse.Namespace) -> list[str]:
     """Rows of the table; the bonuses take turns, so that all meet the same machine."""
     lines = [
         "| bonus | steps/s | of none | per CPU-second | " + " | ".join(PARTS) + " |",
         "|---" * (4 + len(PARTS)) + "|",
     ]
-    base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
-    measured = {bonus: Measured(replace(base, bonus=bonus)) for bonus in options.bonuses}
+    measured = {name: Measured(config) for name, config in methods(options).items()}
     for _ in range(options.updates):
         for each in measured.values():
             each.update()
-    first = measured[options.bonuses[0]].totals
+    first = next(iter(measured.values())).totals
     for bonus, each in measured.items():
         total = sum(each.seconds.values())
-        speed = base.loop.rollout_steps * base.envs / statistics.median(each.totals)
+        speed = each.steps / statistics.median(each.totals)
         shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in each.seconds.values())
         ratio = statistics.median(a / b for a, b in zip(first, each.totals, strict=True))
         each.training.env.close()
@@ -211,6 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="FrankaReach")
     parser.add_argument("--preset", default="cpu")
+    parser.add_argument("--plan", type=Path, help="compare the methods of this plan")
     parser.add_argument("--envs", type=int, default=512)
     parser.add_argument("--updates", type=int, default=20, help="of each bonus")
     parser.add_argument("--repeats", type=int, default=15, help="of PPO's update alone")
@@ -219,13 +229,12 @@ def main() -> None:
     options = parser.parse_args()
     arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
     command = " ".join(["python -m benchmarks.train", *arguments, "--write"])
-    updates = update_table(options)
+    updates = [] if options.plan else update_table(options)
     use_workers(available_cores())
     report = [
         "# Speed of training",
         "",
-        f"Made by `{command}` on {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}.",
+        f"Made by `{command}` on {describe()}.",
         "",
         *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
         "",
@@ -234,9 +243,9 @@ def main() -> None:
         *updates,
     ]
     if options.write:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text("\n".join(report) + "\n")
-        print(f"wrote {RESULTS}")
+        path = RESULTS.with_name(f"{options.plan.stem}.md") if options.plan else RESULTS
+        path.write_text("\n".join(report) + "\n")
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":
