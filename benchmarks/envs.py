@@ -36,7 +36,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 }
 ACTION_STD = 1.0  # an untrained policy's
 
-# Environments of the field to compare with: package, module that registers, id, its own options.
+# Environments to compare with: package, module that registers them, id, options of the image size.
 OTHERS = (
     ("gymnasium-robotics", "gymnasium_robotics", "FetchPickAndPlace-v4", ("width", "height")),
     ("panda-gym", "panda_gym", "PandaPickAndPlace-v3", ("render_width", "render_height")),
@@ -45,14 +45,14 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Speed:
-    """Environment steps per second of the clock and per second of processor time."""
+    """Environment steps per second of wall-clock time and of processor time."""
 
     wall: float
     cpu: float
 
 
 def measure(step: Callable[[], int], seconds: float, repeats: int) -> Speed:
-    """Call `step`, which returns how many environment steps it made; take medians of repeats."""
+    """Return medians over repeats; `step` returns how many environment steps it made."""
     step()
     speeds = []
     for _ in range(repeats):
@@ -65,7 +65,7 @@ def measure(step: Callable[[], int], seconds: float, repeats: int) -> Speed:
 
 
 def ours(task: str, view: str, threads: int, options: argparse.Namespace) -> Speed:
-    """Measure one of the eight tasks, vectorised."""
+    """Measure one of the eight tasks, vectorized."""
     num_envs = options.envs if view == "oracle" else options.pixel_envs
     env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=threads, **VIEWS[view])
     env.reset(seed=0)
@@ -84,7 +84,7 @@ def ours(task: str, view: str, threads: int, options: argparse.Namespace) -> Spe
 
 
 def other(env_id: str, size_options: tuple[str, str], view: str, options: Any) -> Speed:
-    """Measure an environment of the field: one instance in this process, as it is commonly run."""
+    """Measure an environment of another package: one instance in this process."""
     chosen: dict[str, Any] = {}
     if view != "oracle":
         pixels = VIEWS[view]["image_size"]
@@ -107,7 +107,7 @@ def other(env_id: str, size_options: tuple[str, str], view: str, options: Any) -
     return speed
 
 
-def mend_enumerations() -> None:
+def fix_enumerations() -> None:
     """Let gymnasium-robotics run: in MuJoCo 3.17 an enumeration no longer equals a NumPy number."""
     utils = importlib.import_module("gymnasium_robotics.utils.mujoco_utils")
     members = dict(vars(mujoco))
@@ -144,7 +144,7 @@ def speed_table(options: argparse.Namespace) -> list[str]:
             add(f"| {env_id} | skipped: {package} is not installed ({error}) | | | | | | |")
             continue
         if module == "gymnasium_robotics":
-            mend_enumerations()
+            fix_enumerations()
         for view in options.views:
             try:
                 one = other(env_id, size_options, view, options)
@@ -176,7 +176,7 @@ def main() -> None:
         *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
         "Rewards, observations and automatic resets are included; actions are normal with standard "
         "deviation 1. Environments of other packages run one instance, as they have no vector form "
-        "of their own, and for pixels draw one picture per step.",
+        "of their own, and for pixels render one image per step.",
         "",
         *speed_table(options),
     ]

@@ -37,13 +37,13 @@ from mimex.train.evaluate import evaluate
 RUNS = Path("runs/peers")
 
 Learner = tuple[Callable[[], int], Callable[[Any], Any]]
-"""Collects a rollout, learns from it and returns its steps; and the policy's mean."""
+"""A function that collects a rollout, trains on it and returns its steps; and the mean policy."""
 
 Rows = list[dict[str, float]]
 """Step, CPU seconds and success of each evaluation."""
 
 ISAAC_LAB: dict[str, tuple[Any, ...]] = {
-    # steps, hidden, normalised observations, epochs, entropy, learning rate, gamma, KL
+    # steps, hidden, normalized observations, epochs, entropy, learning rate, gamma, KL
     "FrankaReach": (24, [64, 64], False, 8, 0.001, 1e-3, 0.99, 0.01),
     "FrankaPick": (24, [256, 128, 64], False, 5, 0.006, 1e-4, 0.98, 0.01),
     "FrankaCabinet": (96, [256, 128, 64], False, 5, 0.001, 5e-4, 0.99, 0.02),
@@ -64,7 +64,7 @@ def step_seconds(env: Any) -> float:
 
 
 def sb3_env(env: Any, seed: int, reward_scale: float = 1.0) -> Any:
-    """A vector environment as one of Stable-Baselines3, which bootstraps where time was up."""
+    """Return a vector environment of Stable-Baselines3, which bootstraps on truncation."""
     from stable_baselines3.common.vec_env import VecEnv
 
     class Adapter(VecEnv):
@@ -129,7 +129,7 @@ def sb3_parallel(config: TrainConfig) -> Learner:
 
 
 class RslEnv:
-    """A vector environment as rsl_rl wants it (`rsl_rl.env.VecEnv`)."""
+    """A vector environment for rsl_rl (`rsl_rl.env.VecEnv`)."""
 
     device, cfg = "cpu", None
 
@@ -148,9 +148,9 @@ class RslEnv:
 
     def step(self, actions: torch.Tensor) -> Any:
         self._observation, rewards, terminated, truncated, _ = self._env.step(actions.numpy())
-        paid = torch.from_numpy(rewards * self._scale).float()
+        scaled = torch.from_numpy(rewards * self._scale).float()
         ended = torch.from_numpy(terminated | truncated).long()
-        return self.get_observations(), paid, ended, {"time_outs": torch.from_numpy(truncated)}
+        return self.get_observations(), scaled, ended, {"time_outs": torch.from_numpy(truncated)}
 
 
 def rsl_rl(config: TrainConfig) -> Learner:
@@ -267,10 +267,10 @@ def main() -> None:
         config = parse(arguments).checked()
         rows = train(library, config)
         about = {"versions": {library: version(LIBRARIES[library][1])}}
-        told = {"task": task, "agent": library, "seed": seed, "steps": config.steps}
+        settings = {"task": task, "agent": library, "seed": seed, "steps": config.steps}
         path.mkdir(parents=True, exist_ok=True)
         (path / "about.json").write_text(json.dumps(about))
-        (path / "config.json").write_text(json.dumps(told))
+        (path / "config.json").write_text(json.dumps(settings))
         (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
