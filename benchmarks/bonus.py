@@ -2,7 +2,7 @@
 
     python -m benchmarks.bonus            prints the table
     python -m benchmarks.bonus --write    also writes benchmarks/results/bonus.md
-    python -m benchmarks.bonus --profile  prints where our time goes, by operation
+    python -m benchmarks.bonus --profile  prints a profile of our step by operation
 
 Methods take turns within each round, so that a slow moment of the machine hits all of them; the
 table has medians. Peak memory is measured in a process of its own for each method.
@@ -24,7 +24,7 @@ from rich.progress import track
 
 from benchmarks.machine import describe, matmul_peak
 from benchmarks.plain import PlainMIMEx
-from mimex import ICM, RND, MIMEx, Window, use_workers
+from mimex import ICM, RND, MIMEx, Window
 from mimex.bonus.size import PAPER, RELEASED
 from mimex.config.presets import PUBLISHED_BONUSES
 
@@ -36,21 +36,8 @@ Step = Callable[[], object]
 
 
 def plain_in_minibatches(features: torch.Tensor, plain: PlainMIMEx) -> Step:
-    """The plain arithmetic, 512 windows and an optimizer step at a time: what chunks alone buy."""
+    """Return the plain step in minibatches of 512 windows, which shows what chunks alone save."""
     return lambda: [plain.learn(part) for part in features.split(512)]
-
-
-def without_workers(step: Step) -> Step:
-    """The step with every single operation split over PyTorch's threads, instead of the pieces."""
-
-    def run() -> None:
-        threads = torch.get_num_threads()
-        use_workers(1)
-        torch.set_num_threads(threads)
-        step()
-        use_workers(None)
-
-    return run
 
 
 def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step]:
@@ -68,14 +55,13 @@ def methods(windows: int, length: int, width: int, masks: int) -> dict[str, Step
         "ours": lambda: ours.learn(window),
         "ours, train_fraction 0.25": lambda: ours.learn(window, train_fraction=0.25),
         "ours, class token as in plain": lambda: released.learn(window),
-        "ours, class token, operations split": without_workers(lambda: released.learn(window)),
         "RND": lambda: rnd.learn(window),
         "ICM": lambda: icm.learn(window),
     }
 
 
 def flops(windows: int, length: int, width: int, masks: int) -> float:
-    """Floating-point operations of the matrix products in one of our train-and-score steps."""
+    """Return the floating-point operations of the matrix products in one of our steps."""
     size, bonus = PAPER, MIMEx(2, length, **PUBLISHED)
     hidden = round(bonus.effective_ratio * length)
     kept = length - hidden
@@ -104,7 +90,7 @@ def time_all(steps: dict[str, Step], rounds: int, label: str) -> dict[str, float
 
 
 def peak_megabytes(shape: tuple[int, ...], name: str) -> float:
-    """Peak memory that one step adds, measured in a process that does nothing else."""
+    """Return the peak memory that one step adds, measured in its own process."""
     call = [sys.executable, "-m", "benchmarks.bonus", "--memory", name, *map(str, shape)]
     return float(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
 
@@ -117,7 +103,7 @@ def memory_of(name: str, shape: tuple[int, ...]) -> None:
 
 
 def high_water() -> float:
-    """The most memory this process ever occupied (MB; Linux).
+    """Return the peak memory of this process (MB; Linux).
 
     Not ru_maxrss, which a process inherits from the one that started it.
     """
@@ -174,7 +160,6 @@ def main() -> None:
         text = table(args.rounds)
         print(text)
         if args.write:
-            RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text("# Time of one train-and-score step\n\n" + text)
 
 

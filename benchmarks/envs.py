@@ -1,4 +1,4 @@
-"""How fast the eight tasks are, and how much memory they take.
+"""How fast the eight tasks are.
 
     python -m benchmarks.envs --write
 
@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +25,7 @@ import mujoco
 import numpy as np
 
 import mimex.envs  # noqa: F401 (registers the tasks)
+from benchmarks.machine import describe
 from mimex.envs.settings import TASKS
 
 RESULTS = Path(__file__).parent / "results" / "envs.md"
@@ -37,9 +35,8 @@ VIEWS: dict[str, dict[str, Any]] = {
     "224 px": {"observation": "pixels", "image_size": 224},
 }
 ACTION_STD = 1.0  # an untrained policy's
-MEMORY_ENVS = 256
 
-# Environments of the field to compare with: package, module that registers, id, its own options.
+# Environments to compare with: package, module that registers them, id, options of the image size.
 OTHERS = (
     ("gymnasium-robotics", "gymnasium_robotics", "FetchPickAndPlace-v4", ("width", "height")),
     ("panda-gym", "panda_gym", "PandaPickAndPlace-v3", ("render_width", "render_height")),
@@ -48,14 +45,14 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Speed:
-    """Environment steps per second of the clock and per second of processor time."""
+    """Environment steps per second of wall-clock time and of processor time."""
 
     wall: float
     cpu: float
 
 
 def measure(step: Callable[[], int], seconds: float, repeats: int) -> Speed:
-    """Call `step`, which returns how many environment steps it made; take medians of repeats."""
+    """Return medians over repeats; `step` returns how many environment steps it made."""
     step()
     speeds = []
     for _ in range(repeats):
@@ -68,7 +65,7 @@ def measure(step: Callable[[], int], seconds: float, repeats: int) -> Speed:
 
 
 def ours(task: str, view: str, threads: int, options: argparse.Namespace) -> Speed:
-    """Measure one of the eight tasks, vectorised."""
+    """Measure one of the eight tasks, vectorized."""
     num_envs = options.envs if view == "oracle" else options.pixel_envs
     env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=threads, **VIEWS[view])
     env.reset(seed=0)
@@ -87,7 +84,7 @@ def ours(task: str, view: str, threads: int, options: argparse.Namespace) -> Spe
 
 
 def other(env_id: str, size_options: tuple[str, str], view: str, options: Any) -> Speed:
-    """Measure an environment of the field: one instance in this process, as it is commonly run."""
+    """Measure an environment of another package: one instance in this process."""
     chosen: dict[str, Any] = {}
     if view != "oracle":
         pixels = VIEWS[view]["image_size"]
@@ -110,7 +107,7 @@ def other(env_id: str, size_options: tuple[str, str], view: str, options: Any) -
     return speed
 
 
-def mend_enumerations() -> None:
+def fix_enumerations() -> None:
     """Let gymnasium-robotics run: in MuJoCo 3.17 an enumeration no longer equals a NumPy number."""
     utils = importlib.import_module("gymnasium_robotics.utils.mujoco_utils")
     members = dict(vars(mujoco))
@@ -118,35 +115,6 @@ def mend_enumerations() -> None:
         values = getattr(mujoco, enumeration).__members__.items()
         members[enumeration] = SimpleNamespace(**{name: int(value) for name, value in values})
     utils.mujoco = SimpleNamespace(**members)  # type: ignore[attr-defined]
-
-
-def resident_bytes() -> int:
-    """Return the memory that this process occupies (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_in_this_process(task: str) -> float:
-    """Return the megabytes that each environment adds, after 50 steps of use."""
-
-    def use(num_envs: int) -> Any:
-        env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=num_envs, threads=1)
-        env.reset(seed=0)
-        actions = np.random.default_rng(0).normal(size=(50, *env.action_space.shape))
-        for action in actions:
-            env.step(action)
-        return env
-
-    kept = [use(8)]  # what the first ones load is not counted
-    before = resident_bytes()
-    kept.append(use(MEMORY_ENVS))
-    return (resident_bytes() - before) / MEMORY_ENVS / 1e6
-
-
-def memory(task: str) -> float:
-    """Return the megabytes per environment, measured in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.envs", "--memory-of", task]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout))
 
 
 def speed_table(options: argparse.Namespace) -> list[str]:
@@ -176,7 +144,7 @@ def speed_table(options: argparse.Namespace) -> list[str]:
             add(f"| {env_id} | skipped: {package} is not installed ({error}) | | | | | | |")
             continue
         if module == "gymnasium_robotics":
-            mend_enumerations()
+            fix_enumerations()
         for view in options.views:
             try:
                 one = other(env_id, size_options, view, options)
@@ -197,37 +165,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of one repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
-    parser.add_argument("--memory-of", choices=TASKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.memory_of:
-        print(json.dumps(memory_in_this_process(options.memory_of)))
-        return
-
     arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
     command = " ".join(["python -m benchmarks.envs", *arguments, "--write"])
-    cores = len(os.sched_getaffinity(0))
     report = [
-        "# Speed and memory of the environments",
+        "# Speed of the environments",
         "",
-        f"Made by `{command}` on {cores} cores, {platform.system()} {platform.machine()}, Python "
-        f"{platform.python_version()}, MuJoCo {mujoco.__version__}, NumPy {np.__version__}, "
-        f"Gymnasium {gymnasium.__version__}.",
+        f"Made by `{command}` on {describe()}, MuJoCo {mujoco.__version__}.",
         "",
         *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
         "Rewards, observations and automatic resets are included; actions are normal with standard "
         "deviation 1. Environments of other packages run one instance, as they have no vector form "
-        "of their own, and for pixels draw one picture per step.",
+        "of their own, and for pixels render one image per step.",
         "",
         *speed_table(options),
-        "",
-        "| task | MB per extra environment (oracle) |",
-        "|---|---|",
     ]
-    for task in options.tasks:
-        report.append(f"| {task} | {memory(task):.2f} |")
-        print(report[-1], flush=True)
     if options.write:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
         RESULTS.write_text("\n".join(report) + "\n")
         print(f"wrote {RESULTS}")
 

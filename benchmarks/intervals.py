@@ -1,10 +1,10 @@
-"""How often the intervals of `mimex.study.statistics` hold the truth, by simulation.
+"""Coverage of the intervals of `mimex.study.statistics`, by simulation.
 
     python -m benchmarks.intervals            prints the tables
     python -m benchmarks.intervals --write    also writes benchmarks/results/intervals.md
 
-Scores of runs are drawn from distributions whose aggregate is known, an interval is made, and it
-is counted whether the known number is inside.
+Scores are drawn from distributions whose aggregate is known; the coverage is the share of intervals
+that contain it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def coverage(draw: Draw, statistic: str, tasks: int, runs: int, times: int) -> f
 
 
 def scipy_coverage(method: str, tasks: int, runs: int, times: int) -> float:
-    """Of SciPy's bootstrap of the mean of normal scores, task by task."""
+    """Return the coverage of SciPy's bootstrap of the mean of normal scores."""
     truth = np.mean([task / max(tasks - 1, 1) for task in range(tasks)])
     hits = 0
     for seed, drawn in enumerate(samples(normal, tasks, runs, times)):
@@ -99,7 +99,7 @@ def scipy_coverage(method: str, tasks: int, runs: int, times: int) -> float:
 
 
 def improvement_coverage(shift: float, tasks: int, runs: int, times: int) -> float:
-    """Of the probability that a normal score, shifted by so many deviations, is the higher."""
+    """Return the coverage for normal scores of which one method's are shifted by some std."""
     truth = scipy.stats.norm.cdf(shift / np.sqrt(2))
     generator = np.random.default_rng([tasks, runs])
     hits = 0
@@ -116,8 +116,8 @@ def table(times: int) -> str:
     rule = "|---" * (len(SIZES) + 1) + "|"
     lines = [f"`python -m benchmarks.intervals --write --times {times}`", ""]
     lines += [
-        f"Share of {times} intervals at 95 % that held the truth, by tasks x seeds. The share is "
-        f"itself known to about ±{1.96 * np.sqrt(0.95 * 0.05 / times):.1%}.",
+        f"Share of {times} intervals at 95 % that contain the truth, by tasks x seeds, itself "
+        f"known to about ±{1.96 * np.sqrt(0.95 * 0.05 / times):.1%}.",
         "",
     ]
     for statistic in ("iqm", "mean"):
@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--times", type=int, default=1000, help="intervals for each number")
+    parser.add_argument("--times", type=int, default=1000, help="intervals per cell")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     args = parser.parse_args()
     text = table(args.times)

@@ -1,22 +1,22 @@
-"""PPO beside its peers: ours, Stable-Baselines3's and rsl_rl's on the same environments.
+"""PPO compared with Stable-Baselines3's and rsl_rl's on the same environments.
 
     pip install stable-baselines3 rsl-rl-lib
-    python -m benchmarks.peers --seeds 0 1 2       trains what is not finished yet
-    python -m benchmarks.peers_report              writes results/peers.md and .png
+    python -m benchmarks.peers --seeds 0 1 2          trains what has not been trained yet
+    python -m benchmarks.curves collect peers runs/peers
+    python -m benchmarks.tables peers
 
-Each run becomes results/peers/LIBRARY-TASK-SEED.csv when it is finished, and is then skipped; one
-that was interrupted begins anew. All have dense reward, the same step budget, one thread, and are
-evaluated alike: the policy's mean plays one episode from each of the same starts
-(`mimex.train.evaluate`). Seconds are processor time of collecting and learning, without
-evaluations: what the wall clock shows if nothing else runs on the core.
+Each run becomes a run folder, runs/peers/TASK-LIBRARY-SEED, when it is finished, and is then
+skipped. All have dense reward, the same step budget, one thread, and the same evaluation: the mean
+action of the policy in one episode from each of the same starts (`mimex.train.evaluate`). Seconds
+are processor time of collecting and learning, without evaluations.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import io
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -31,24 +31,19 @@ import torch
 
 from mimex.commands.build import make_env, make_training, seed_for
 from mimex.config import TrainConfig, parse
-from mimex.files import replacing
 from mimex.nn.parallel import keep_memory, use_workers
 from mimex.train.evaluate import evaluate
 
-RESULTS = Path(__file__).parent / "results" / "peers"
-COLUMNS = ("library", "version", "task", "seed", "step", "seconds", "success")
+RUNS = Path("runs/peers")
 
 Learner = tuple[Callable[[], int], Callable[[Any], Any]]
-"""Collects a rollout, learns from it and returns its steps; and the policy's mean."""
+"""A function that collects a rollout, trains on it and returns its steps; and the mean policy."""
 
-Rows = list[tuple[int, float, float]]
-"""Step, seconds and success of each evaluation."""
-
-ZOO_ENVS = 16
-"""As pybullet-defaults, LunarLander and BipedalWalkerHardcore have in the Zoo's ppo.yml."""
+Rows = list[dict[str, float]]
+"""Step, CPU seconds and success of each evaluation."""
 
 ISAAC_LAB: dict[str, tuple[Any, ...]] = {
-    # steps, hidden, normalised observations, epochs, entropy, learning rate, gamma, KL
+    # steps, hidden, normalized observations, epochs, entropy, learning rate, gamma, KL
     "FrankaReach": (24, [64, 64], False, 8, 0.001, 1e-3, 0.99, 0.01),
     "FrankaPick": (24, [256, 128, 64], False, 5, 0.006, 1e-4, 0.98, 0.01),
     "FrankaCabinet": (96, [256, 128, 64], False, 5, 0.001, 5e-4, 0.99, 0.02),
@@ -69,7 +64,7 @@ def step_seconds(env: Any) -> float:
 
 
 def sb3_env(env: Any, seed: int, reward_scale: float = 1.0) -> Any:
-    """A vector environment as one of Stable-Baselines3, which bootstraps where time was up."""
+    """Return a vector environment of Stable-Baselines3, which bootstraps on truncation."""
     from stable_baselines3.common.vec_env import VecEnv
 
     class Adapter(VecEnv):
@@ -112,17 +107,6 @@ def _sb3(env: Any, config: TrainConfig, norm: dict[str, Any], settings: dict[str
     return advance, lambda seen: model.predict(env.normalize_obs(seen), deterministic=True)[0]
 
 
-def sb3(config: TrainConfig) -> Learner:
-    """Stable-Baselines3 as the RL Zoo has it for MuJoCo.
-
-    github.com/DLR-RM/rl-baselines3-zoo, hyperparams/ppo.yml (208b6fd), `mujoco-defaults`: PPO's own
-    defaults (2,048 steps, batches of 64, 10 epochs, 3e-4, tanh 64-64), observations and rewards
-    normalised. 16 environments, as often there. Its one arm is PyBullet's Reacher of two joints.
-    """
-    env = make_env(config, ZOO_ENVS)
-    return _sb3(sb3_env(env, seed_for(config, "environment")), config, {}, {})
-
-
 def sb3_parallel(config: TrainConfig) -> Learner:
     """Stable-Baselines3 as its maintainer has it for robots in thousands of environments.
 
@@ -145,7 +129,7 @@ def sb3_parallel(config: TrainConfig) -> Learner:
 
 
 class RslEnv:
-    """A vector environment as rsl_rl wants it (`rsl_rl.env.VecEnv`)."""
+    """A vector environment for rsl_rl (`rsl_rl.env.VecEnv`)."""
 
     device, cfg = "cpu", None
 
@@ -164,9 +148,9 @@ class RslEnv:
 
     def step(self, actions: torch.Tensor) -> Any:
         self._observation, rewards, terminated, truncated, _ = self._env.step(actions.numpy())
-        paid = torch.from_numpy(rewards * self._scale).float()
+        scaled = torch.from_numpy(rewards * self._scale).float()
         ended = torch.from_numpy(terminated | truncated).long()
-        return self.get_observations(), paid, ended, {"time_outs": torch.from_numpy(truncated)}
+        return self.get_observations(), scaled, ended, {"time_outs": torch.from_numpy(truncated)}
 
 
 def rsl_rl(config: TrainConfig) -> Learner:
@@ -225,7 +209,6 @@ def ours(config: TrainConfig) -> Learner:
 
 LIBRARIES: dict[str, tuple[Callable[[TrainConfig], Learner], str]] = {
     "mimex": (ours, "mimex"),
-    "sb3": (sb3, "stable-baselines3"),
     "sb3-parallel": (sb3_parallel, "stable-baselines3"),
     "rsl_rl": (rsl_rl, "rsl-rl-lib"),
 }
@@ -240,7 +223,7 @@ BUDGETS = {
 
 
 def train(library: str, config: TrainConfig) -> Rows:
-    """Trains to the end of the budget."""
+    """Train to the end of the budget."""
     use_workers(1)  # and PyTorch with it
     advance, policy = LIBRARIES[library][0](config)
     env = make_env(config, config.eval.episodes)
@@ -254,7 +237,7 @@ def train(library: str, config: TrainConfig) -> Rows:
         seconds += time.process_time() - start
         if step // every > before // every or step >= config.steps:
             score = evaluate(env, player, seed=seed_for(config, "evaluation")).score
-            rows.append((step, seconds, score))
+            rows.append({"step": step, "time/cpu_seconds": seconds, "eval/success": score})
             print(f"  {step:,} steps, {seconds / 60:.1f} min, success {score:.0%}", flush=True)
     return rows
 
@@ -268,12 +251,12 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--steps", type=int, help="budget of each run, instead of BUDGETS")
     parser.add_argument("--every", type=int, default=125_000, help="steps between evaluations")
-    parser.add_argument("--envs", type=int, default=512, help=f"of all but sb3 ({ZOO_ENVS})")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--envs", type=int, default=512, help="parallel environments")
+    parser.add_argument("--out", type=Path, default=RUNS, help="folder of the run folders")
     options = parser.parse_args()
     for seed, task, library in product(options.seeds, options.tasks, options.libraries):
-        path = options.results / f"{library}-{task}-{seed}.csv"
-        if path.exists():
+        path = options.out / f"{task}-{library}-{seed}"
+        if (path / "metrics.jsonl").exists():
             continue
         arguments = [
             task, "--reward", "dense", "--steps", str(options.steps or BUDGETS[task]),
@@ -281,13 +264,14 @@ def main() -> None:
             "--eval.every", str(options.every),
         ]  # fmt: skip
         print(f"{library} on {task}, seed {seed}", flush=True)
-        rows = train(library, parse(arguments).checked())
-        with replacing(path) as aside, aside.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for step, seconds, success in rows:
-                run_of = (library, version(LIBRARIES[library][1]), task, seed)
-                writer.writerow((*run_of, step, f"{seconds:.2f}", f"{success:.4f}"))
+        config = parse(arguments).checked()
+        rows = train(library, config)
+        about = {"versions": {library: version(LIBRARIES[library][1])}}
+        settings = {"task": task, "agent": library, "seed": seed, "steps": config.steps}
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "about.json").write_text(json.dumps(about))
+        (path / "config.json").write_text(json.dumps(settings))
+        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

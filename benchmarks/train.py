@@ -1,8 +1,9 @@
-"""How fast training is, where its time goes, and PPO's update against Stable-Baselines3's.
+"""Training speed by bonus, where the time goes, and PPO's update against Stable-Baselines3's.
 
     python -m benchmarks.train --write
+    python -m benchmarks.train --plan benchmarks/plans/price.toml     the methods of a plan alone
 
-Throughput is that of whole updates after the first, by the clock, the bonuses in turns; "per
+Throughput is that of whole updates after the first, by wall-clock time, bonuses in turns; "per
 CPU-second" divides by the processor time of the whole process, so that it does not depend on what
 else runs on the machine. Ratios are medians over turns. PPO's updates take turns as well, each kind
 in a process of its own, as its users have it; the first of each is not counted.
@@ -12,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
-import platform
 import statistics
 import sys
 import time
@@ -28,6 +27,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.machine import describe
 from mimex.agents.actions import ActionWriter
 from mimex.agents.encoders import ObservationReader, VectorEncoder
 from mimex.agents.ppo import PPO
@@ -37,6 +37,7 @@ from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.study.plan_file import read_plan
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
 PARTS = ("simulation", "acting", "windows", "bonus", "learning")
@@ -56,14 +57,14 @@ class Measured:
         self.cpu = 0.0
 
     def update(self) -> None:
-        """One more rollout and what is learned from it."""
+        """Make one rollout and the update on it."""
         start = time.process_time()
         self.rows.append(next(self._rows))
         self.cpu += time.process_time() - start
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Median time of each part of an update."""
+        """Median seconds of each part of an update."""
         return {
             part: statistics.median(row.get(f"time/{part}", 0.0) for row in self.rows)
             for part in PARTS
@@ -71,7 +72,7 @@ class Measured:
 
     @property
     def totals(self) -> list[float]:
-        """The time of each update."""
+        """Seconds of each update."""
         return [sum(row.get(f"time/{part}", 0.0) for part in PARTS) for row in self.rows]
 
     @property
@@ -80,21 +81,29 @@ class Measured:
         return len(self.rows) * self.steps / self.cpu
 
 
+def methods(options: argparse.Namespace) -> dict[str, TrainConfig]:
+    """Settings by method: those of a plan, or every bonus with the settings of a preset."""
+    if options.plan:
+        runs = read_plan(options.plan).runs("cpu", seeds=1)
+        return {", ".join(run.labels.values()): run.config() for run in runs}
+    base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
+    return {bonus: replace(base, bonus=bonus) for bonus in options.bonuses}
+
+
 def throughput_table(options: argparse.Namespace) -> list[str]:
-    """Rows of the table; the bonuses take turns, so that all meet the same machine."""
+    """Return the table of speeds; methods take turns, so that machine load hits all alike."""
     lines = [
         "| bonus | steps/s | of none | per CPU-second | " + " | ".join(PARTS) + " |",
         "|---" * (4 + len(PARTS)) + "|",
     ]
-    base = replace(preset(options.preset, task=options.task), envs=options.envs, reward="sparse")
-    measured = {bonus: Measured(replace(base, bonus=bonus)) for bonus in options.bonuses}
+    measured = {name: Measured(config) for name, config in methods(options).items()}
     for _ in range(options.updates):
         for each in measured.values():
             each.update()
-    first = measured[options.bonuses[0]].totals
+    first = next(iter(measured.values())).totals
     for bonus, each in measured.items():
         total = sum(each.seconds.values())
-        speed = base.loop.rollout_steps * base.envs / statistics.median(each.totals)
+        speed = each.steps / statistics.median(each.totals)
         shares = " | ".join(f"{s * 1e3:.0f} ms ({s / total:.0%})" for s in each.seconds.values())
         ratio = statistics.median(a / b for a, b in zip(first, each.totals, strict=True))
         each.training.env.close()
@@ -106,7 +115,7 @@ def throughput_table(options: argparse.Namespace) -> list[str]:
 
 
 def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
-    """One update of our PPO on a rollout of random numbers."""
+    """Return one update of our PPO on a rollout of random data."""
     seen = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
     done = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
     agent = PPO(VectorEncoder(ObservationReader(seen)), ActionWriter(done), settings)
@@ -118,7 +127,7 @@ def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
 
 
 def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]:
-    """One update of Stable-Baselines3's PPO: the same networks, batch, epochs and minibatches."""
+    """Return one update of Stable-Baselines3's PPO with the same networks, batch and epochs."""
     import stable_baselines3
     from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.vec_env import DummyVecEnv
@@ -162,7 +171,7 @@ def theirs(settings: PPOSettings, steps: int, envs: int) -> Callable[[], object]
 
 
 def _serve(orders: Connection, name: str, options: argparse.Namespace) -> None:
-    """A process that makes an update of one kind whenever it is told a number of threads."""
+    """A process that makes one update whenever it receives a number of threads."""
     settings = preset(options.preset).ppo
     steps = options.envs * preset(options.preset).loop.rollout_steps
     if name == OURS:
@@ -181,7 +190,7 @@ def _serve(orders: Connection, name: str, options: argparse.Namespace) -> None:
 
 
 def update_table(options: argparse.Namespace) -> list[str]:
-    """PPO's update, ours and Stable-Baselines3's, on each number of threads, in turns."""
+    """Return the table of PPO updates by library and number of threads, measured in turns."""
     context = multiprocessing.get_context("spawn")
     pipes = {}
     for name in (THEIRS, OURS):
@@ -211,21 +220,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="FrankaReach")
     parser.add_argument("--preset", default="cpu")
+    parser.add_argument("--plan", type=Path, help="compare the methods of this plan")
     parser.add_argument("--envs", type=int, default=512)
-    parser.add_argument("--updates", type=int, default=20, help="of each bonus")
-    parser.add_argument("--repeats", type=int, default=15, help="of PPO's update alone")
+    parser.add_argument("--updates", type=int, default=20, help="updates of each method")
+    parser.add_argument("--repeats", type=int, default=15, help="repeats of PPO's update alone")
     parser.add_argument("--bonuses", nargs="+", default=list(BONUSES), choices=BONUSES)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
     arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
     command = " ".join(["python -m benchmarks.train", *arguments, "--write"])
-    updates = update_table(options)
+    updates = [] if options.plan else update_table(options)
     use_workers(available_cores())
     report = [
         "# Speed of training",
         "",
-        f"Made by `{command}` on {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}.",
+        f"Made by `{command}` on {describe()}.",
         "",
         *(line.strip() for line in (__doc__ or "").splitlines()[4:]),
         "",
@@ -234,9 +243,9 @@ def main() -> None:
         *updates,
     ]
     if options.write:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text("\n".join(report) + "\n")
-        print(f"wrote {RESULTS}")
+        path = RESULTS.with_name(f"{options.plan.stem}.md") if options.plan else RESULTS
+        path.write_text("\n".join(report) + "\n")
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 import torch
-from benchmarks.drill_kills import WARM
+from benchmarks.drills import WARM
 from torch.distributed import TCPStore
 
 from mimex.nn import processes

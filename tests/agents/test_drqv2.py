@@ -4,10 +4,10 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from benchmarks.plain_drqv2 import PlainDrQv2
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.parts import actions, reader
+from tests.plain_drqv2 import PlainDrQv2
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_networks import noisy

@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from benchmarks import contrast, contrast_robots
 from benchmarks.contrast import contrasts, drawn, make, one_hot, walks
 
 import mimex
+from benchmarks import contrast
 from mimex import Window
 from mimex.bonus import BONUSES
 from mimex.bonus.surprise import surprise
@@ -64,7 +64,7 @@ def test_contrast_holds_on_other_walks_than_that_it_was_found_on(side, turn, see
 
 def test_every_bonus_has_a_row_in_the_tables_of_contrast():
     assert set(contrast.ROWS) >= set(BONUSES) - {"none", "constant", "count"}
-    assert set(contrast_robots.ROWS) >= set(BONUSES) - {"none", "constant", "count"}
+    assert set(contrast.ROBOT_ROWS) >= set(BONUSES) - {"none", "constant", "count"}
 
 
 def test_codes_are_told_from_the_first_windows_and_held_to():

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from benchmarks.drill_kills import SMALL
+from benchmarks.drills import SMALL
 from tests.processes import rows, start, wait_for_rows
 
 from mimex.cli import main

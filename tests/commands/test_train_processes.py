@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.drill_processes import family
+from benchmarks.drills import family
 from tests.processes import assert_equal, rows, start, train_together, wait_for, wait_for_rows
 
 from mimex.bonus import BONUSES

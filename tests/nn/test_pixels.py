@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from benchmarks.plain_drqv2 import PlainDrQv2
 from tests.parts import actions, reader
+from tests.plain_drqv2 import PlainDrQv2
 
 from mimex.agents.drqv2 import DrQv2
 from mimex.agents.drqv2_settings import DrQv2Settings

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from benchmarks.drill_kills import differences, outcome
+from benchmarks.drills import differences, outcome
 from tests.processes import lines, rows, start, wait_for, wait_for_rows
 
 from mimex.cli import main
