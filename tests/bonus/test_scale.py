@@ -39,26 +39,25 @@ def test_nothing_is_rewarded_before_the_warm_up_is_over():
 
 
 def test_the_normalized_bonus_by_hand():
-    """Two steps of two environments after the warm-up: 1 and 3, then 2 and 0."""
+    """A step of two environments after a warm-up of zeros."""
     scale = warmed_up(BonusScale(0.5), envs=2)
-    raw = torch.tensor([[1.0, 3.0], [2.0, 0.0]])
-    intrinsic = scale.combine(torch.zeros(2, 2), raw).intrinsic
-    first, second = math.sqrt(10 / 2), math.sqrt((10 / 2 + 4 / 2) / 2)
-    expected = [[0.5 * UNIT / first, 0.5 * UNIT * 3 / first], [0.5 * UNIT * 2 / second, 0.0]]
-    torch.testing.assert_close(intrinsic, torch.tensor(expected))
+    intrinsic = scale.combine(torch.zeros(2), torch.tensor([1.0, 3.0])).intrinsic
+    keep = 0.5 ** (1 / HALF_LIFE)
+    rms = math.sqrt((1 + 9) / 2 * (1 - keep) / (1 - keep ** (WARMUP + 1)))
+    torch.testing.assert_close(intrinsic, 0.5 * UNIT * torch.tensor([1.0, 3.0]) / rms)
 
 
-def test_novelty_that_is_learned_fades():
-    """Raw bonuses fall to a thousandth while a model learns; so does what they earn."""
+def test_the_scale_follows_a_bonus_that_falls():
+    """Raw bonuses fall to a thousandth while a model learns; what is new beside them still counts."""
     steps = 6_000
     raw = torch.logspace(0, -3, steps).unsqueeze(1) * noise(steps, 8)
     intrinsic = BonusScale(1.0).combine(torch.zeros(steps, 8), raw).intrinsic.mean(1)
-    assert float(intrinsic[-500:].mean()) < 0.05 * float(intrinsic[WARMUP : WARMUP + 500].mean())
+    assert float(intrinsic[-500:].mean()) > 0.3 * float(intrinsic[WARMUP : WARMUP + 500].mean())
 
 
 def test_rare_events_are_rewarded_in_full_and_their_returns_have_a_standard_deviation_of_beta():
     """One step in a thousand has a bonus."""
-    steps, envs, rate, gamma = 8_000, 32, 0.001, 0.99
+    steps, envs, rate, gamma = 4_000, 512, 0.001, 0.99
     events = noise(steps, envs) < rate
     intrinsic = BonusScale(2.0).combine(torch.zeros(steps, envs), events.double()).intrinsic
     late = intrinsic[2_000:][events[2_000:]]
@@ -107,11 +106,11 @@ def test_what_is_rewarded_does_not_depend_on_the_size_of_the_bonus(size, envs, s
 
 @pytest.mark.parametrize("envs", [1, 4, 8])
 def test_the_start_cannot_spike(envs):
-    """At the n-th rewarded step no bonus is more than sqrt(n * envs) times the rms."""
+    """At the n-th step no bonus is more than sqrt(n * envs) times the rms, recent steps first."""
     raw = noise(WARMUP + 50, envs) ** 8
     scale = BonusScale(1.0)
     earned = torch.stack([scale.combine(torch.ones(envs), row).intrinsic for row in raw])
-    most = UNIT * (torch.arange(1, 51) * envs).sqrt()
+    most = UNIT * 1.1 * (torch.arange(WARMUP + 1, WARMUP + 51) * envs).sqrt()
     assert bool((earned[WARMUP:].amax(1) <= most + 1e-6).all())
 
 

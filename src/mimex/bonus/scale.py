@@ -21,12 +21,11 @@ REWARD_DECAY = 0.1
 """Default factor on beta while the task is rewarding."""
 
 WARMUP = 64
-"""Steps of each environment, or sampled batches, before anything is rewarded. A new network's
-errors fall by a factor of ten and more within its first updates; what they were says nothing."""
+"""Steps of each environment, or sampled batches, before anything is rewarded."""
 
 HALF_LIFE = 300
-"""Steps of each environment, or sampled batches, after which a step counts half in the mean cost,
-and after which a reward counts as lost."""
+"""Steps of each environment, or sampled batches, after which a step counts half in the rms of the
+bonus and in the mean cost, and after which a reward counts as lost."""
 
 
 class _Streams(NamedTuple):
@@ -57,15 +56,15 @@ class Rewards(_Streams):
 class BonusScale:
     """Turns the raw bonus into a reward: ``total = extrinsic + beta * normalized bonus``.
 
-    The normalized bonus is ``bonus * sqrt(1 - gamma^2) / rms``, where ``rms`` is the root mean
-    square of the bonus over all steps so far. If bonuses are rare and independent, their discounted
-    returns have a standard deviation of 1, which is what RND's return normalization aims at, here
-    without a filter along the steps of each environment.
+    The normalized bonus is ``bonus * sqrt(1 - gamma^2) / rms``, where ``rms`` is the recent root
+    mean square of the bonus. If bonuses are rare and independent, their discounted returns have a
+    standard deviation of 1, which is what RND's return normalization aims at, here without a filter
+    along the steps of each environment.
 
-    - The reward fades as novelty is learned, because earlier, larger bonuses stay in the rms.
     - Rare events count in full: nothing is clipped.
-    - Nothing is rewarded in the first 64 steps.
-    - Once the task gives reward, beta is reduced (``reward_decay``).
+    - Nothing is rewarded in the first 64 steps, in which a new network's errors fall most.
+    - While the task is rewarding, beta is reduced (``reward_decay``), so that novelty gives way to
+      what it has found.
 
     Args:
         beta: Weight of the bonus.
@@ -121,9 +120,9 @@ class BonusScale:
         self.initial_beta, self.final_beta, self.reward_decay = beta, final_beta, reward_decay
         self.steps = 0  # environment steps so far
         self._rows = 0  # steps of each environment, or sampled batches, so far
-        self._weight = 0.0  # of all rows in the fading sums; approaches 1
-        self._cost = 0.0  # fading sum of the cost
-        self._square = 0.0  # mean squared bonus since the warm-up
+        self._weight = 0.0  # of all rows in the exponential moving sums; approaches 1
+        self._square = 0.0  # exponential moving sum of the squared bonus
+        self._cost = 0.0  # and of the cost
         self._unrewarded = -1  # rows since the last positive reward; -1 if there was none
 
     @property
@@ -194,12 +193,12 @@ class BonusScale:
             if update:
                 self._rows += 1
                 self._weight = keep * self._weight + 1 - keep
+                self._square = keep * self._square + (1 - keep) * square
                 self._cost = keep * self._cost + (1 - keep) * cost
-                if self._rows > WARMUP:
-                    self._square += (square - self._square) / (self._rows - WARMUP)
-            found.append((math.sqrt(self._square), self._cost / (self._weight or 1.0)))
-        rms, mean_cost = torch.tensor(found, dtype=torch.float64, device=bonus.device).unbind(1)
-        return rms.unsqueeze(1), mean_cost.unsqueeze(1)
+            rms = math.sqrt(self._square / self._weight) if self._rows > WARMUP else 0.0
+            found.append((rms, self._cost / (self._weight or 1.0)))
+        columns = torch.tensor(found, dtype=torch.float64, device=bonus.device)
+        return columns[:, :1], columns[:, 1:]
 
     def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
         """Metrics of what was rewarded for raw bonuses, over all processes."""
@@ -216,8 +215,8 @@ class BonusScale:
             "steps": self.steps,
             "rows": self._rows,
             "weight": self._weight,
-            "cost": self._cost,
             "square": self._square,
+            "cost": self._cost,
             "unrewarded": self._unrewarded,
         }
 
@@ -235,11 +234,11 @@ class BonusScale:
         least = (0, 0, -1)
         if not all(float(n).is_integer() and n >= m for n, m in zip(counts, least, strict=True)):
             raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
-        averages = [float(state[name]) for name in ("weight", "cost", "square")]
+        averages = [float(state[name]) for name in ("weight", "square", "cost")]
         if not all(math.isfinite(value) and value >= 0 for value in averages):
             raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
         self.steps, self._rows, self._unrewarded = map(int, counts)
-        self._weight, self._cost, self._square = averages
+        self._weight, self._square, self._cost = averages
 
 
 def _numbers(name: str, values: Array) -> Tensor:

@@ -56,9 +56,10 @@ CPU_PIXELS = replace(CPU, lr=2e-4)
 steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
 
 BESIDE_COSTS = {"reward_decay": 1.0, "survival_bonus": 1.0}
-"""Scale of the bonus in the cpu preset on PixMC-Sparse. Every step costs an action penalty there and
-touching the arm ends the episode: the survival bonus pays an average step's cost back, or agents
-learn to end their episodes (docs/how-big.md)."""
+"""Scale of the bonus in the cpu preset on PixMC-Sparse. Every step costs an action penalty there,
+and touching the arm ends the episode: the survival bonus pays an average step's cost back, or
+agents learn to end their episodes (docs/how-big.md). Restarts keep what was found, so that beta
+need not be reduced for it."""
 
 SPARSE: Mapping[str, Any] = {
     "ppo": replace(CPU, min_std=0.45),

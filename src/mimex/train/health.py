@@ -80,8 +80,8 @@ class Health:
                     f"episodes have become shorter, from {longest:.0f} steps to {steps:.0f}, "
                     "without success: the agent ends them, as it does where each step costs more "
                     "than it pays. A bonus keeps it going if the costs are covered (--bonus with "
-                    "--scale.survival-bonus 1; --bonus constant tells survival from exploration), or a "
-                    "reward that pays on the way (--reward dense).",
+                    "--scale.survival-bonus 1; --bonus constant tells survival from exploration), "
+                    "or a reward that pays on the way (--reward dense).",
                 )
         std = now.get("ppo/std")
         if std is not None and std < NARROW * self._highest["ppo/std"] and success < LEARNED:

@@ -101,7 +101,7 @@ class PixMC(Family):
         }
         if observation == "oracle" and (reward or "sparse") != "dense":
             kind = robot_and_kind(published_task(task or TASKS[0]))[1]
-            return chosen | SPARSE | {"bonus_view": task_class(kind).explored}
+            return {**chosen, **SPARSE, "bonus_view": task_class(kind).explored}
         return chosen
 
     def kind(self, config: TrainConfig) -> str:
