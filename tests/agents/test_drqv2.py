@@ -55,6 +55,15 @@ def weights(drqv2):
     return torch.cat([p.detach().flatten() for p in drqv2.network.parameters()])
 
 
+def test_the_noise_is_drawn_from_other_random_numbers_than_the_weights():
+    def drawn(seed):
+        return torch.randn(50, generator=agent(False, seed).generator)
+
+    assert torch.equal(drawn(3), drawn(3))
+    assert not torch.equal(drawn(3), drawn(4))
+    assert not torch.equal(drawn(3), torch.randn(50, generator=torch.Generator().manual_seed(3)))
+
+
 @pytest.mark.parametrize("pixels", [False, True])
 def test_an_update_is_that_of_the_plain_arithmetic(pixels):
     """Without noise and shifts all that is left is arithmetic: pieces must add up to the whole.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
@@ -88,7 +89,9 @@ class DrQv2:
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
         }
-        self.generator = Generator(self.device).manual_seed(seed)
+        # A child of the seed: with the seed itself the noise would be the weights' random numbers.
+        (of_noise,) = np.random.SeedSequence(seed).spawn(1)
+        self.generator = Generator(self.device).manual_seed(int(of_noise.generate_state(1)[0]))
 
     def read(self, observation: Any) -> Tensor:
         """A batch of observations as the environments gave it, ``(B, *shape)`` on the device."""
