@@ -25,6 +25,7 @@ from mimex.agents.encoders import ObservationReader
 from mimex.agents.errors import NotFiniteError
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
+from mimex.nn.generators import load_generator
 from mimex.nn.parallel import cuts, in_order, summed
 from mimex.nn.pixels import draw_shifts
 from mimex.types import Metrics
@@ -300,4 +301,4 @@ class DrQv2:
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizers["actor"], self._actor, state["actor"])
         load_optimizer(self.optimizers["critic"], self._critic, state["critic"])
-        self.generator.set_state(state["generator"])
+        load_generator(self.generator, state["generator"])

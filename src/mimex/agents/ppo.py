@@ -18,6 +18,7 @@ from mimex.agents.returns import Batch, ReturnScale, explained_variance, standar
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn import processes
+from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
@@ -300,7 +301,7 @@ class PPO:
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
         self.lr = float(state["lr"])
         self.encoder.normaliser.load_state_dict(state["normaliser"])
-        self.generator.set_state(state["generator"])
+        load_generator(self.generator, state["generator"])
 
 
 def _kl(statistics: Tensor) -> float:

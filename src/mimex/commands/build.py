@@ -221,6 +221,7 @@ def make_replay(
         run=config.replay.run,
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
+        device=algorithm.device,
     )
 
 
