@@ -26,7 +26,7 @@ AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper", "small")
 VISIONS = ("cnn", "vit")
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICES = ("auto", "cpu", "cuda")
 
 MAY_CHANGE = ("steps", "out", "processes", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
@@ -142,9 +142,9 @@ class TrainConfig:
     """
     threads: int | None = None
     """Threads to work on, of each process; None for one a core in all."""
-    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,mps}")] = "cpu"
-    """Where networks, rollouts and bonus are; "auto" takes a GPU where there is one. A run may be
-    continued on another one."""
+    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = "cpu"
+    """Where networks, rollouts and bonus are; "auto" takes a CUDA GPU where there is one, else the
+    CPU, also on a Mac. A run may be continued on another one, with other random numbers."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
@@ -165,6 +165,11 @@ class TrainConfig:
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, AGENTS)
         choose("--bonus", self.bonus, tuple(BONUSES))
+        if self.device == "mps":
+            raise ValueError(
+                "--device is 'mps', but Apple's GPUs have no float64, in which statistics are "
+                "kept: use --device cpu"
+            )
         choose("--device", self.device, DEVICES)
         choose("--vision.encoder", self.vision.encoder, VISIONS)
         require_task(self.task)
@@ -234,10 +239,10 @@ class TrainConfig:
     @property
     def device_name(self) -> str:
         """The device by PyTorch's name; an error if this machine has none of that kind."""
-        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+        cuda = torch.cuda.is_available()
         if self.device == "auto":
-            return next(name for name in ("cuda", "mps", "cpu") if there[name])
-        if not there[self.device]:
+            return "cuda" if cuda else "cpu"
+        if self.device == "cuda" and not cuda:
             raise ValueError(f"--device is {self.device}, but this machine has none: use auto")
         return self.device
 
