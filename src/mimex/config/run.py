@@ -28,7 +28,7 @@ VISIONS = ("cnn", "vit")
 
 DEVICES = ("auto", "cpu", "cuda")
 
-MAY_CHANGE = ("steps", "out", "processes", "threads", "device", "track")
+MAY_CHANGE = ("steps", "horizon", "out", "processes", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
 Settings = TypeVar("Settings")
@@ -125,7 +125,8 @@ class TrainConfig:
     has suite.action-repeat."""
     horizon: int | None = None
     """Environment steps over which the learning rate and beta run where they have a schedule; None
-    for the steps with which the run begins, also when it is continued for more."""
+    for the steps with which the run begins. When a run is continued for more steps, it keeps its
+    horizon unless this names another one; a learning rate that falls to 0 needs one."""
     envs: int = 512
     """Environments side by side."""
     seed: int = 0
@@ -227,12 +228,22 @@ class TrainConfig:
 
         Args:
             begun: The settings with which the run was begun, as ``to_dict`` wrote them.
+
+        Raises:
+            ValueError: If more steps than the horizon would be trained at a learning rate of 0.
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
         if type(horizon) is not int or horizon < 1:
             raise ValueError(
                 f"{self.folder / 'config.json'} has {horizon!r} for horizon: expected a number of "
                 "steps; restore it, or choose another folder"
+            )
+        falls = self.agent == "ppo" and self.ppo.lr_schedule == "cosine"
+        if self.horizon is None and self.steps > horizon and falls:
+            raise ValueError(
+                f"--steps is {self.steps}, but this run's learning rate falls to 0 over the "
+                f"{horizon} steps of its horizon (--ppo.lr-schedule cosine): add --horizon "
+                f"{self.steps} to let it fall over all steps instead"
             )
         return replace(self, horizon=horizon)
 
