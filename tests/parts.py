@@ -7,11 +7,11 @@ from mimex.agents.actions import ActionWriter
 from mimex.agents.encoders import ObservationReader
 
 
-def reader(*shape):
+def reader(*shape, device="cpu"):
     """Of vectors ``(size,)``, or of pictures ``(C, H, W)``."""
     if len(shape) == 1:
-        return ObservationReader(spaces.Box(-np.inf, np.inf, shape, np.float32))
-    return ObservationReader(spaces.Box(0, 255, shape, np.uint8))
+        return ObservationReader(spaces.Box(-np.inf, np.inf, shape, np.float32), device)
+    return ObservationReader(spaces.Box(0, 255, shape, np.uint8), device)
 
 
 def picture_and_numbers(size, numbers):

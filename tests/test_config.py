@@ -116,12 +116,26 @@ def test_sparse_reward_from_state_has_restarts_a_std_floor_and_a_view_of_the_obj
         ({"observation": "pixel"}, "did you mean 'pixels'"),
         ({"steps": 0}, "--steps is 0"),
         ({"seed": -1}, "--seed is -1"),
+        ({"device": "mps"}, "--device is 'mps'.*float64.*use --device cpu"),
+        ({"device": "cude"}, "did you mean 'cuda'"),
         ({"vision": VisionSettings(encoder="vitt")}, "did you mean 'vit'"),
     ],
 )
 def test_what_makes_no_run_is_named(change, words):
     with pytest.raises(ValueError, match=words):
         replace(preset("cpu", task="FrankaReach"), **change).checked()
+
+
+@pytest.mark.parametrize(("cuda", "found"), [(True, "cuda"), (False, "cpu")])
+def test_auto_takes_cuda_or_the_cpu_also_on_a_mac(cuda, found, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
+    monkeypatch.setattr("torch.mps.is_available", lambda: True)
+    config = preset("cpu", task="FrankaReach")
+    assert replace(config, device="auto").device_name == found
+    assert config.device_name == "cpu"
+    if not cuda:
+        with pytest.raises(ValueError, match="--device is cuda, but this machine has none"):
+            _ = replace(config, device="cuda").device_name
 
 
 def test_an_unknown_setting_in_a_file_is_named():

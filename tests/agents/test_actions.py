@@ -15,11 +15,14 @@ def test_actions_reach_the_tasks_own_bounds_and_no_further():
     acted = writer(torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.5], [7.0, -7.0]]))
     np.testing.assert_allclose(acted, [[-2, 0], [2, 10], [0, 7.5], [2, 0]])
     assert acted.dtype == np.float32
+    # In the agent's units they are clipped, and no more.
+    assert writer.clipped(torch.tensor([[0.5, -7.0]])).tolist() == [[0.5, -1.0]]
 
 
 def test_actions_without_bounds_go_as_they_are():
     writer = ActionWriter(spaces.Box(-np.inf, np.inf, (1,)))
     assert writer(torch.tensor([[70.0]])).tolist() == [[70.0]]
+    assert writer.clipped(torch.tensor([[70.0]])).tolist() == [[70.0]]
 
 
 def test_discrete_actions_are_one_hot_to_the_agent():

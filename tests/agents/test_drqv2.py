@@ -42,9 +42,9 @@ def filled(pixels, window=0, steps=60, seed=0, **settings):
     return replay
 
 
-def agent(pixels, seed=0, **settings):
+def agent(pixels, seed=0, device="cpu", **settings):
     return DrQv2(
-        reader(9, 40, 40) if pixels else reader(4),
+        reader(9, 40, 40, device=device) if pixels else reader(4, device=device),
         actions(2),
         DrQv2Settings(**SMALL | settings),
         seed,
@@ -53,6 +53,29 @@ def agent(pixels, seed=0, **settings):
 
 def weights(drqv2):
     return torch.cat([p.detach().flatten() for p in drqv2.network.parameters()])
+
+
+def test_the_noise_is_drawn_from_other_random_numbers_than_the_weights():
+    def drawn(seed):
+        return torch.randn(50, generator=agent(False, seed).generator)
+
+    assert torch.equal(drawn(3), drawn(3))
+    assert not torch.equal(drawn(3), drawn(4))
+    assert not torch.equal(drawn(3), torch.randn(50, generator=torch.Generator().manual_seed(3)))
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("pixels", [False, True])
+def test_an_update_on_a_gpu_stays_there(pixels):
+    drqv2 = agent(pixels, device="cuda")
+    replay = filled(pixels, window=3, run=2, n_step=3, device="cuda")
+    batch = replay.sample(20, torch.Generator().manual_seed(0))
+    before, encoded = weights(drqv2), drqv2.encode(batch)
+    drqv2.update(batch, 0, encoded=encoded)
+    assert encoded.windows.device == weights(drqv2).device == torch.device(drqv2.device)
+    assert weights(drqv2).device.type == "cuda"
+    assert not torch.equal(weights(drqv2), before)
+    assert drqv2.act(replay.newest(), 0).device.type == "cuda"
 
 
 @pytest.mark.parametrize("pixels", [False, True])

@@ -111,6 +111,21 @@ def test_a_clipped_value_stops_where_its_limit_is():
     assert float(gradient(ppo, moved, ppo.actor).abs().max()) > 0
 
 
+def test_a_clipped_value_is_held_to_what_the_critic_says_when_its_first_update_begins():
+    """Returns of about 30 with a std of 10: in the critic's units the values of 0, with which
+    PopArt begins, are 3 below what the critic gives out."""
+    ppo = agent(**SCALE_FREE, value_clip=0.1, epochs=1, minibatches=1, lr=1e-6)
+    batch = batch_of(ppo)
+    assert not batch.values.any()
+    noise = torch.randn(256, 1, generator=torch.Generator().manual_seed(1))
+    ppo.update(batch._replace(returns=30 + 10 * noise))
+    moved = ppo.optimizer.state[ppo.critic[-1].bias]["exp_avg"]
+    free = agent(**SCALE_FREE, epochs=1, minibatches=1, lr=1e-6)
+    free.update(batch._replace(returns=30 + 10 * noise))
+    # At the first step nothing has moved yet: the limit changes nothing.
+    torch.testing.assert_close(moved, free.optimizer.state[free.critic[-1].bias]["exp_avg"])
+
+
 def test_the_update_does_not_depend_on_the_number_of_threads():
     results = []
     for workers in (1, 2):
@@ -140,6 +155,24 @@ def test_the_gradient_is_cut_to_its_length():
     ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1)
     ppo.update(batch_of(ppo))
     assert length(ppo.network.parameters()) == pytest.approx(1e-3, rel=1e-4)
+
+
+def test_the_reported_gradient_norm_is_the_mean_over_minibatches_before_the_clip():
+    ppo = agent(epochs=2, minibatches=4, grad_norm=1e-3)
+    norms = []
+
+    def note(batch, share, gradients=ppo._gradients):
+        found = gradients(batch, share)
+        norms.append(found[0].split(ppo._group_sizes))
+        return found
+
+    ppo._gradients = note  # a minibatch of 64 rows is one chunk
+    metrics = ppo.update(batch_of(ppo))
+    assert len(norms) == 8
+    totals = [float(torch.cat(groups).norm()) for groups in norms]
+    assert metrics["ppo/grad_norm"] == pytest.approx(sum(totals) / 8, rel=1e-5)
+    actor, critic = (sum(float(groups[i].norm()) for groups in norms) for i in (0, 1))
+    assert metrics["ppo/critic_share"] == pytest.approx(critic / (actor + critic), rel=1e-5)
 
 
 def test_with_separate_clips_a_critic_that_is_far_off_does_not_stop_the_actor():
@@ -205,6 +238,12 @@ def test_an_adaptive_rate_does_not_rise_above_where_it_began():
         metrics = ppo.update(batch_of(ppo, seed=seed))
         assert metrics["ppo/approx_kl"] < 0.025, "slow enough for a rate that rises"
     assert ppo.lr == 1e-5
+
+
+def test_an_adaptive_rate_that_begins_low_is_not_raised_where_it_should_fall():
+    ppo = agent(lr=1e-6, lr_schedule="adaptive", target_kl=1e-12)
+    ppo.update(batch_of(ppo))
+    assert ppo.lr == 1e-6
 
 
 def test_a_rate_with_a_schedule_falls_over_the_run():

@@ -30,3 +30,32 @@ def test_how_batches_are_drawn_does_not_depend_on_the_bonus(tmp_path, observatio
         assert all(torch.equal(arrays[0], other) for other in arrays[1:])
     chosen = replace(config, replay=replace(config.replay, run=3))
     assert make_training(chosen).agent.replay.run == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "observation", "section", "settings"),
+    [
+        ("gym/Pendulum-v1", "own", "gym", {"episode_steps": 1}),
+        ("gym/Pendulum-v1", "own", "gym", {"episode_steps": 7}),
+        ("dmc/cartpole_swingup", "state", "suite", {"action_repeat": 500}),  # two steps an episode
+    ],
+)
+def test_the_replay_holds_all_of_a_run_of_short_episodes(
+    tmp_path, task, observation, section, settings
+):
+    config = preset("cpu", observation, task, agent="drqv2")
+    config = replace(config, steps=10**6 if section == "suite" else 2000, out=tmp_path)
+    config = replace(config, **{section: replace(getattr(config, section), **settings)})
+    run = make_training(config)
+    replay, length = run.agent.replay, 2 if section == "suite" else settings["episode_steps"]
+    each = np.zeros(replay.observations.shape[1:], np.float32)
+    for number in range(2000):
+        if number % length == 0:
+            replay.start(each)
+        replay.add(each, np.zeros(replay.actions.shape[1:], np.float32), 0.0, False)
+    assert sum(replay.added) == 2000 + -(-2000 // length) <= replay.slots
+
+
+def test_the_replay_is_little_larger_than_a_run_of_long_episodes(tmp_path):
+    config = replace(preset("cpu", "state", "dmc/cartpole_swingup"), steps=100_000, out=tmp_path)
+    assert 50_000 < make_training(config).agent.replay.slots < 56_000

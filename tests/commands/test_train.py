@@ -1,6 +1,7 @@
 """Whole runs in processes of their own: killed, stopped, resumed, broken."""
 
 import json
+import math
 import signal
 
 import pytest
@@ -71,17 +72,38 @@ def test_what_a_process_did_before_changes_no_number_of_a_run(tmp_path):
 
 
 def test_a_run_that_is_prolonged_keeps_the_schedule_that_it_began_with(tmp_path):
-    schedule = ("--ppo.lr-schedule", "cosine", "--scale.schedule", "linear")
+    schedule = ("--ppo.lr-schedule", "constant", "--scale.schedule", "linear")
     straight, prolonged = tmp_path / "straight", tmp_path / "prolonged"
     horizon = str(10 * A_ROLLOUT)
     assert main(command(straight, 12, *schedule, "--horizon", horizon)) == 0
     assert main(command(prolonged, 9, *schedule)) == 0
     assert main(command(prolonged, 12, *schedule)) == 0
-    names = ("step", "ppo/lr", "bonus/beta")
-    found, expected = ([[row[n] for n in names] for row in rows(r)] for r in (prolonged, straight))
+    found, expected = ([[row["step"], row["bonus/beta"]] for row in rows(r)]
+                       for r in (prolonged, straight))  # fmt: skip
     assert found == expected
-    assert found[-1][1:] == [0.0, 0.0]
+    assert found[-1][1] == 0.0
     assert json.loads((prolonged / "config.json").read_text())["horizon"] == 10 * A_ROLLOUT
+
+
+def test_a_run_whose_learning_rate_has_fallen_to_0_is_prolonged_with_a_new_horizon(
+    tmp_path, capsys
+):
+    run, cosine = tmp_path / "run", ("--ppo.lr-schedule", "cosine")
+    assert main(command(run, 3, *cosine)) == 0
+    before = (run / "metrics.jsonl").read_bytes(), (run / "config.json").read_bytes()
+    capsys.readouterr()
+    assert main(command(run, 7, *cosine)) == 1
+    error = capsys.readouterr().err
+    assert f"--steps is {8 * A_ROLLOUT}" in error
+    assert f"0 over the {4 * A_ROLLOUT} steps" in error
+    assert f"--horizon {8 * A_ROLLOUT}" in error
+    assert ((run / "metrics.jsonl").read_bytes(), (run / "config.json").read_bytes()) == before
+    assert main(command(run, 7, *cosine, "--horizon", str(8 * A_ROLLOUT))) == 0
+    said = capsys.readouterr()
+    assert f"run over {8 * A_ROLLOUT} steps instead of {4 * A_ROLLOUT}" in said.out + said.err
+    last = rows(run)[-1]
+    assert last["ppo/lr"] == pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 7 / 8)))
+    assert main(command(run, 7, *cosine)) == 0  # the new one is the run's own
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

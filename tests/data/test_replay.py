@@ -1,3 +1,5 @@
+import os
+import re
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from mimex.data.replay import ReplayBuffer
-from mimex.data.replay_log import DamagedReplayError, free_memory
+from mimex.data.replay_log import DamagedReplayError, free_memory, reserve
 from mimex.data.replay_settings import ReplaySettings
 
 DISCOUNT = 0.5
@@ -271,6 +273,88 @@ def same(one, other):
         for b in batches
     ]
     return all(torch.equal(a, b) for a, b in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "fill_disk(); played(folder, 0, capacity=4000, mapped=True)",
+            r"cannot reserve 0\.0 MB .*memory-mapped\): File too large; make room",
+        ),
+        (
+            "replay, _ = played(folder, 3000, capacity=4000); fill_disk(); replay.save()",
+            r"cannot write .*safetensors of \d\.\d MB, .*: File too large\. .*make room",
+        ),
+    ],
+)
+def test_a_full_disk_is_an_error_with_the_remedy(tmp_path, lines, words):
+    """A process that may write no more than 9 kB into a file stands for it."""
+    program = f"""
+import resource, sys
+from pathlib import Path
+from tests.data.test_replay import played
+folder = Path(sys.argv[1])
+fill_disk = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+{lines}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1  # and not by a signal
+    assert re.search("OSError: .*" + words, done.stderr.splitlines()[-1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_space_of_a_mapped_file_is_reserved_and_given_back(tmp_path):
+    reserve(tmp_path / "file", 1_000_000)
+    found = (tmp_path / "file").stat()
+    assert found.st_size == 1_000_000 <= 512 * found.st_blocks
+    replay, story = played(tmp_path / "run", 30, mapped=True)
+    go_on(story, 60)
+    assert not list((tmp_path / "run").iterdir())  # also if this process were killed now
+    unmapped, again = played(tmp_path / "other", 30)
+    go_on(again, 60)
+    assert same(replay, unmapped)
+
+
+def test_what_a_kill_has_left_of_a_save_is_removed(tmp_path):
+    replay, story = played(tmp_path, 30)
+    replay.save()
+    for loads in (True, False):
+        left = [tmp_path / name for name in (".tmpAb12Cd", ".writing-0000_0_4.safetensors")]
+        for path in left:
+            path.write_bytes(b"unfinished")
+        (tmp_path / ".tmp-of-somebody").touch()
+        if loads:
+            replay.load_state_dict(replay.state_dict())
+        else:
+            go_on(story, 4)
+            replay.save()
+        assert not any(path.exists() for path in left)
+    assert (tmp_path / ".tmp-of-somebody").exists()
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0o077, 0o600), (0o002, 0o664)])
+def test_files_obey_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        replay, _ = played(tmp_path, 30)
+        replay.save()
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
+
+
+def test_a_file_of_an_environment_that_is_not_there_is_not_ours(tmp_path):
+    other = tmp_path / "0007_000000000000_000000000004.safetensors"
+    other.touch()
+    replay, _ = played(tmp_path, 30)
+    replay.save()
+    loaded, _ = played(tmp_path, 0)
+    loaded.load_state_dict(replay.state_dict())
+    assert same(replay, loaded)
+    assert other.exists()
 
 
 @pytest.mark.parametrize("steps", [5, 30, 200])

@@ -109,6 +109,20 @@ def test_the_bonus_is_trained_on_each_window_once():
     assert bonus.steps == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({}, 1.0),  # normalized actions are clipped before they are stretched to the bounds
+        ({"normalize_actions": False, "clip_actions": True}, 2.0),
+        ({"normalize_actions": False, "clip_actions": False}, 5.0),
+    ],
+)
+def test_the_bonus_sees_the_actions_that_environments_receive(settings, most):
+    space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+    piece = BonusConnector(bonus=NotingBonus(1), **settings)
+    assert piece._received(torch.tensor([[5.0], [0.5]]), space).tolist() == [[most], [0.5]]
+
+
 def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):
     bonus, again = MIMEx(length=3), MIMEx(length=3, seed=7)
     first, second = (algorithm(b, env=pendulum, batch_size=32) for b in (bonus, again))

@@ -1,3 +1,5 @@
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -5,6 +7,8 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, RescaleAction
+from gymnasium.wrappers import vector as of_vectors
 
 from mimex import ICM, RND, BonusScale, MIMEx
 from mimex.bonus.scale import BETA
@@ -248,3 +252,41 @@ def test_state_is_what_a_fresh_wrapper_continues_from():
     for wrapped in (env, other):
         wrapped.reset(seed=5)
     assert env.step([0.5])[1] == other.step([0.5])[1]
+
+
+def seen_action(env, wrapper, action):
+    """What the bonus sees of an action, of which Pendulum takes -2 to 2."""
+    bonus = NotingBonus(1)
+    env = wrapper(env, bonus, beta=1.0, learn_every=None)
+    env.reset(seed=0)
+    shape = (1, 1) if wrapper is wrap_vector else (1,)
+    env.step(np.full(shape, action, np.float32))
+    return float(bonus.windows[-1].actions[0, -1])
+
+
+def pendulum(*wrappers):
+    env = gymnasium.make("Pendulum-v1")
+    for wrapper in wrappers:
+        env = wrapper(env)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "expected"),
+    [
+        ((), 2.0),  # Pendulum clips by itself
+        ((ClipAction,), 2.0),
+        ((ClipAction, RecordEpisodeStatistics), 2.0),
+        ((partial(RescaleAction, min_action=-1.0, max_action=1.0), ClipAction), 1.0),
+    ],
+)
+def test_the_bonus_sees_the_action_that_the_environment_receives(wrappers, expected):
+    assert seen_action(pendulum(*wrappers), wrap, 7.0) == expected
+    vector = SyncVectorEnv([lambda: pendulum(*wrappers)])
+    assert seen_action(vector, wrap_vector, 7.0) == expected
+    assert seen_action(pendulum(*wrappers), wrap, 0.5) == 0.5
+
+
+def test_the_bonus_sees_what_a_clip_of_all_environments_hands_on():
+    vector = of_vectors.ClipAction(SyncVectorEnv([pendulum]))
+    assert seen_action(vector, wrap_vector, -7.0) == -2.0

@@ -56,6 +56,15 @@ def test_a_shift_moves_down_and_right_and_repeats_the_edge():
     assert moved.tolist() == expected
 
 
+@pytest.mark.usefixtures("cuda")
+def test_a_shift_on_a_gpu_is_that_of_the_cpu():
+    images = pictures(81)
+    every = torch.cartesian_prod(torch.arange(-4, 5), torch.arange(-4, 5))
+    moved = shift(images.to("cuda"), every.to("cuda"))
+    assert moved.device.type == "cuda"
+    assert torch.equal(moved.cpu(), shift(images, every))
+
+
 def test_shifts_are_uniform_over_whole_pixels():
     shifts = draw_shifts(20_000, 4, torch.Generator().manual_seed(0))
     for axis in range(2):

@@ -59,16 +59,18 @@ def warm_up(run):
 
 
 def collect(run):
-    """Plays a rollout, and stops before it is learned from."""
-    agent = run.agent
+    """Plays a rollout, and stops before it is learned from; the actions ``(M, N, A)`` received."""
+    agent, received = run.agent, []
     for _ in range(STEPS):
         chosen = agent.act(run.observation, run.step)
+        received.append(torch.as_tensor(chosen))
         made = Step(run.observation, chosen, *run.env.step(chosen))
         agent.observe(made)
         for observer in run.observers.values():
             observer.step(made)
         run.observation = made.next_observation
     agent._filled = 0
+    return torch.stack(received)
 
 
 def small_rollout():
@@ -257,6 +259,23 @@ def test_every_step_is_scored_whatever_share_is_learned_from(ends_at):
     assert run.agent.bonus.steps == 1  # a quarter of 32 windows is one minibatch of 8
     torch.testing.assert_close(raw.flatten(), fresh.reward(index[torch.arange(ENVS * STEPS)]))
     assert metrics["bonus/probe"] > 0
+
+
+def test_the_bonus_sees_the_actions_that_environments_receive_and_ppo_its_samples():
+    loop = LoopSettings(rollout_steps=STEPS, ends_at="next")
+    run = warm_up(training(MIMEx(27, action_dim=9), loop=loop))
+    received = collect(run)
+    sampled = run.agent.rollout.actions.clone()
+    index = run.agent.build_windows()
+    assert (sampled.abs() > 1).float().mean() > 0.2  # with a std of 1, a third
+    assert torch.equal(index[:].actions[:, -1], received.flatten(0, 1))
+    # The log-probabilities are those of the samples.
+    stored = {part: v[:-1].flatten(0, 1) for part, v in run.agent.rollout.observations.items()}
+    algorithm = run.agent.algorithm
+    outputs = algorithm.actor(algorithm.encoder.join(stored, algorithm.features(stored)))
+    expected = algorithm.distribution.log_prob(outputs, sampled.flatten(0, 1)).view(STEPS, ENVS)
+    torch.testing.assert_close(run.agent.rollout.log_probs, expected)
+    assert torch.equal(run.agent.rollout.actions, sampled)
 
 
 def test_more_passes_learn_more_and_pay_the_same():

@@ -51,12 +51,15 @@ class ActionWriter:
         """Actions ``(B, size)`` as the environments take them."""
         return self.tensors(actions).cpu().numpy().astype(self._dtype, copy=False)
 
+    def clipped(self, actions: Tensor) -> Tensor:
+        """Actions ``(..., size)`` as the environments receive them, in the agent's own units."""
+        return actions.clip(-1.0, 1.0) if self._clipped else actions
+
     def tensors(self, actions: Tensor) -> Tensor:
         """The same where the actions are, for environments that take tensors."""
         if self.discrete:
             return actions.argmax(1) + self._start
-        if self._clipped:
-            actions = actions.clip(-1.0, 1.0)
+        actions = self.clipped(actions)
         if self._bounds is not None:
             low, high = self._bounds.to(actions.device)
             actions = low + (actions + 1) * 0.5 * (high - low)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
@@ -24,6 +25,7 @@ from mimex.agents.encoders import ObservationReader
 from mimex.agents.errors import NotFiniteError
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.transitions import Observations, Transitions
+from mimex.nn.generators import load_generator
 from mimex.nn.parallel import cuts, in_order, summed
 from mimex.nn.pixels import draw_shifts
 from mimex.types import Metrics
@@ -88,7 +90,9 @@ class DrQv2:
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
         }
-        self.generator = Generator(self.device).manual_seed(seed)
+        # A child of the seed: with the seed itself the noise would be the weights' random numbers.
+        (of_noise,) = np.random.SeedSequence(seed).spawn(1)
+        self.generator = Generator(self.device).manual_seed(int(of_noise.generate_state(1)[0]))
 
     def read(self, observation: Any) -> Tensor:
         """A batch of observations as the environments gave it, ``(B, *shape)`` on the device."""
@@ -297,4 +301,4 @@ class DrQv2:
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizers["actor"], self._actor, state["actor"])
         load_optimizer(self.optimizers["critic"], self._critic, state["critic"])
-        self.generator.set_state(state["generator"])
+        load_generator(self.generator, state["generator"])

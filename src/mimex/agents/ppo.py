@@ -18,6 +18,7 @@ from mimex.agents.returns import Batch, ReturnScale, explained_variance, standar
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import Stored
 from mimex.nn import processes
+from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
@@ -25,7 +26,8 @@ from mimex.types import Metrics
 STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction", "entropy")
 
 LR_STEP, LR_LEAST = 1.5, 1e-5
-"""Factor by which an adaptive learning rate moves, and how low it may fall (those of rsl_rl)."""
+"""Factor by which an adaptive learning rate moves, and how low it may fall (those of rsl_rl); one
+that begins lower stays there."""
 
 TOO_FAR = 4
 """With an adaptive rate, a pass that has come so many times ``target_kl`` is an update's last."""
@@ -104,6 +106,10 @@ class PPO:
 
     def values(self, stored: Stored) -> Tensor:
         """Values ``(B, H)`` of observations."""
+        return self.return_scale.values(self._outputs(stored))
+
+    def _outputs(self, stored: Stored) -> Tensor:
+        """What the critic gives out for observations, ``(B, H)``: values in its own units."""
 
         @torch.no_grad()
         def outputs(rows: slice) -> Tensor:
@@ -115,8 +121,7 @@ class PPO:
         chunk = self.encoder.chunk
         chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
         empty = torch.zeros(0, self.heads, device=self.device)
-        found = torch.cat([empty, *in_order(outputs, chunks)])
-        return self.return_scale.values(found)
+        return torch.cat([empty, *in_order(outputs, chunks)])
 
     def update(
         self, batch: Batch, done: float = 0.0, weights: Sequence[float] = (), apart: bool = True
@@ -145,13 +150,17 @@ class PPO:
         assert isinstance(last, nn.Linear)
         self.return_scale.update(returns, last)
         advantages = self.return_scale.combined(batch.advantages, weights, apart=apart)
+        values = self.return_scale.targets(batch.values)
+        if settings.value_clip is not None and settings.normalise_values:
+            # While returns have no std, as before the first update, values say nothing of outputs.
+            values = self._outputs(batch.observations)
         batch = batch._replace(
             advantages=standardised(advantages),
-            values=self.return_scale.targets(batch.values),
+            values=values,
             returns=self.return_scale.targets(batch.returns),
         )
         sums = torch.zeros(len(STATISTICS), device=self.device)
-        norms = torch.zeros(len(self._group_sizes), device=self.device)
+        norms = torch.zeros(1 + len(self._group_sizes), device=self.device)
         passes = 0
         for _ in range(settings.epochs):
             order = torch.arange(size, device=self.device)
@@ -161,7 +170,7 @@ class PPO:
             for rows in order.tensor_split(settings.minibatches):
                 statistics, lengths = self._step(batch, rows)
                 last_pass += statistics / settings.minibatches
-                norms = norms.maximum(lengths)
+                norms += torch.cat([lengths.norm()[None], lengths]) / settings.minibatches
             sums += last_pass
             passes += 1
             if settings.lr_schedule == "adaptive" and _kl(last_pass) > TOO_FAR * settings.target_kl:
@@ -169,11 +178,11 @@ class PPO:
         if settings.lr_schedule == "adaptive":
             self._adapt(_kl(last_pass))
         means = (sums / passes).tolist()
-        of_actor, of_critic, _ = norms.tolist()
+        of_all, of_actor, of_critic, _ = (norms / passes).tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
             **dict(zip(("ppo/explained_variance", "ppo/explained_bonus"), explained, strict=False)),
-            "ppo/grad_norm": float(norms.norm()),
+            "ppo/grad_norm": of_all,  # as all of these, a mean over minibatches: before the clip
             "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
             "ppo/lr": self.lr,
             "ppo/epochs": float(passes),
@@ -187,7 +196,7 @@ class PPO:
         moves no more whatever the rate, and the first noise at a large one destroys it.
         """
         if approx_kl > 2 * self.settings.target_kl:
-            self.lr = max(LR_LEAST, self.lr / LR_STEP)
+            self.lr = max(min(LR_LEAST, self.settings.lr), self.lr / LR_STEP)
         elif approx_kl < self.settings.target_kl / 2:
             self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
@@ -292,7 +301,7 @@ class PPO:
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
         self.lr = float(state["lr"])
         self.encoder.normaliser.load_state_dict(state["normaliser"])
-        self.generator.set_state(state["generator"])
+        load_generator(self.generator, state["generator"])
 
 
 def _kl(statistics: Tensor) -> float:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 from mimex.bonus.inputs import Encoder, check_widths
 from mimex.bonus.masks import FeatureMask, MaskDistribution
+from mimex.nn.generators import load_generator
 from mimex.nn.running import RunningMeanStd
 
 ALWAYS_SAVED = ("generator", "steps", "length", "feature_dim")
@@ -263,15 +264,4 @@ class Resumable(ABC):
         if one_hot is not None:
             self.one_hot = one_hot
         self.steps = int(state["steps"])
-        self._load_generator(state["generator"])
-
-    def _load_generator(self, saved: Tensor) -> None:
-        """Continues the random numbers; those of another kind of device begin anew."""
-        if saved.dtype != torch.uint8 or saved.ndim != 1:
-            raise ValueError(
-                f"the state's generator has shape {tuple(saved.shape)}: it is damaged."
-            )
-        if saved.shape == self.generator.get_state().shape:
-            self.generator.set_state(saved.cpu())
-        else:
-            self.generator.manual_seed(self.seed + self.steps)
+        load_generator(self.generator, state["generator"])

@@ -25,7 +25,15 @@ from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
 from mimex.config import TrainConfig, family_of
-from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step, speaks_tensors
+from mimex.contracts import (
+    Agent,
+    Located,
+    Observer,
+    Policy,
+    episode_steps,
+    frames_per_step,
+    speaks_tensors,
+)
 from mimex.data.replay import ReplayBuffer
 from mimex.nn import processes
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
@@ -231,8 +239,9 @@ def make_replay(
     stack = getattr(env.unwrapped, "stack", 1) if algorithm.pixels else 1
     frame = (algorithm.shape[0] // stack, *algorithm.shape[1:])
     steps = config.steps // frames_per_step(env)
-    # An episode has one observation more than steps; most are hundreds of steps long.
-    needed = steps + steps // 10 + 100 * config.envs
+    # An episode has one observation more than steps.
+    shortest = min(family_of(config.task).shortest_episode, episode_steps(env))
+    needed = steps + steps // shortest + 100 * config.envs
     window = 0 if isinstance(bonus, NoBonus) else bonus.length
     return ReplayBuffer(
         min(config.replay.capacity, needed),
@@ -249,6 +258,7 @@ def make_replay(
         run=config.replay.run,
         folder=config.folder / "replay",
         memory_mapped=config.replay.memory_mapped,
+        device=algorithm.device,
     )
 
 

@@ -82,6 +82,7 @@ def train(config: TrainConfig) -> int:
         stop = stack.enter_context(StopRequest())
         stack.enter_context(processes.at(place))
         checkpoints = Checkpoints(folder.checkpoints)
+        begun_with = (folder.config or {}).get("horizon")
         config = config.continuing(folder.config)
         training = _prepared(config, place)
         stack.callback(training.env.close)
@@ -103,6 +104,8 @@ def train(config: TrainConfig) -> int:
             min(config.eval.every, config.track.checkpoint_every),
         )
         notes += [*folder.claim(*settings), *loaded]
+        if begun_with not in (None, config.horizon):
+            notes.append(f"schedules run over {config.horizon} steps instead of {begun_with}")
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"

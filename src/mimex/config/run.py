@@ -27,9 +27,9 @@ AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper", "small")
 VISIONS = ("cnn", "vit")
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICES = ("auto", "cpu", "cuda")
 
-MAY_CHANGE = ("steps", "out", "processes", "threads", "device", "track")
+MAY_CHANGE = ("steps", "horizon", "out", "processes", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
 
 Settings = TypeVar("Settings")
@@ -130,7 +130,8 @@ class TrainConfig:
     has suite.action-repeat."""
     horizon: int | None = None
     """Environment steps over which the learning rate and beta run where they have a schedule; None
-    for the steps with which the run begins, also when it is continued for more."""
+    for the steps with which the run begins. When a run is continued for more steps, it keeps its
+    horizon unless this names another one; a learning rate that falls to 0 needs one."""
     envs: int = 512
     """Environments side by side."""
     seed: int = 0
@@ -147,9 +148,9 @@ class TrainConfig:
     """
     threads: int | None = None
     """Threads to work on, of each process; None for one a core in all."""
-    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,mps}")] = "cpu"
-    """Where networks, rollouts and bonus are; "auto" takes a GPU where there is one. A run may be
-    continued on another one."""
+    device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = "cpu"
+    """Where networks, rollouts and bonus are; "auto" takes a CUDA GPU where there is one, else the
+    CPU, also on a Mac. A run may be continued on another one, with other random numbers."""
     ppo: PPOSettings = field(default_factory=PPOSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
@@ -171,6 +172,11 @@ class TrainConfig:
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, AGENTS)
         choose("--bonus", self.bonus, tuple(BONUSES))
+        if self.device == "mps":
+            raise ValueError(
+                "--device is 'mps', but Apple's GPUs have no float64, in which statistics are "
+                "kept: use --device cpu"
+            )
         choose("--device", self.device, DEVICES)
         choose("--vision.encoder", self.vision.encoder, VISIONS)
         require_task(self.task)
@@ -228,6 +234,9 @@ class TrainConfig:
 
         Args:
             begun: The settings with which the run was begun, as ``to_dict`` wrote them.
+
+        Raises:
+            ValueError: If more steps than the horizon would be trained at a learning rate of 0.
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
         if type(horizon) is not int or horizon < 1:
@@ -235,15 +244,22 @@ class TrainConfig:
                 f"{self.folder / 'config.json'} has {horizon!r} for horizon: expected a number of "
                 "steps; restore it, or choose another folder"
             )
+        falls = self.agent == "ppo" and self.ppo.lr_schedule == "cosine"
+        if self.horizon is None and self.steps > horizon and falls:
+            raise ValueError(
+                f"--steps is {self.steps}, but this run's learning rate falls to 0 over the "
+                f"{horizon} steps of its horizon (--ppo.lr-schedule cosine): add --horizon "
+                f"{self.steps} to let it fall over all steps instead"
+            )
         return replace(self, horizon=horizon)
 
     @property
     def device_name(self) -> str:
         """The device by PyTorch's name; an error if this machine has none of that kind."""
-        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+        cuda = torch.cuda.is_available()
         if self.device == "auto":
-            return next(name for name in ("cuda", "mps", "cpu") if there[name])
-        if not there[self.device]:
+            return "cuda" if cuda else "cpu"
+        if self.device == "cuda" and not cuda:
             raise ValueError(f"--device is {self.device}, but this machine has none: use auto")
         return self.device
 

@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mimex.files import open_own, replacing
+from mimex.files import ASIDE, open_own, replacing
 
 LONGEST = 4096
 """Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
@@ -49,13 +49,16 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype, file: Path | None = Non
 
     Raises:
         ValueError: If it does not fit into memory; with the numbers, before any work is done.
+        OSError: If the file does not fit onto the disk, likewise.
     """
     count = math.prod(shape)
     size = count * dtype.itemsize
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        return torch.from_file(str(file), shared=True, size=count, dtype=dtype).view(shape)
+        reserve(file, size)
+        try:
+            return torch.from_file(str(file), shared=True, size=count, dtype=dtype).view(shape)
+        finally:
+            file.unlink()  # its space is kept while it is mapped, and given back however we end
     free = free_memory()
     if size > SPARE * free:
         raise ValueError(
@@ -65,6 +68,34 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype, file: Path | None = Non
             "--replay.memory-mapped to keep them in a file."
         )
     return torch.zeros(shape, dtype=dtype)
+
+
+def reserve(file: Path, size: int) -> None:
+    """Makes a file of zeros with all of its space on the disk, in place of one that was there.
+
+    Writing to a mapped file whose space is not reserved kills the process when the disk is full.
+
+    Raises:
+        OSError: If it does not fit; there is no file then.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:  # macOS
+            os.truncate(descriptor, size)
+    except OSError as error:
+        file.unlink()
+        raise OSError(
+            error.errno,
+            f"cannot reserve {size / 1e6:,.1f} MB for the replay buffer in {file.parent} "
+            f"(--replay.memory-mapped): {error.strerror}; make room, use a smaller "
+            "--replay.capacity, or choose another folder",
+        ) from error
+    finally:
+        os.close(descriptor)
 
 
 class _Segment(NamedTuple):
@@ -87,6 +118,7 @@ class ReplayLog:
 
     def __init__(self, folder: Path, arrays: Mapping[str, Tensor], slots: int) -> None:
         self.folder, self._arrays, self._slots = folder, arrays, slots
+        self._rings = len(next(iter(arrays.values()))) // slots
         self._saved: list[int] = []  # per environment, how many observations are in the files
         self._before: list[int] = []  # the same at the save before
 
@@ -100,6 +132,7 @@ class ReplayLog:
 
         Those that the buffer of the save before has already forgotten are removed.
         """
+        self._remove_unfinished()
         if not self._saved:
             self._saved = [0] * len(added)
         for segment in self._segments():
@@ -120,6 +153,7 @@ class ReplayLog:
         Raises:
             DamagedReplayError: If a file is missing or damaged.
         """
+        self._remove_unfinished()
         segments = sorted(self._segments(), key=lambda segment: segment.first)
         for env, end in enumerate(added):
             wanted = max(0, end - self._slots)
@@ -134,12 +168,28 @@ class ReplayLog:
                 )
         self._saved, self._before = list(added), []
 
+    def _remove_unfinished(self) -> None:
+        """Removes what a kill during a save has left: our files, and those of ``save_file``."""
+        for path in self.folder.glob(".*"):
+            ours = path.name.startswith(ASIDE) or re.fullmatch(r"\.tmp\w{6}", path.name)
+            if ours and not path.is_dir():
+                path.unlink()
+
     def _write(self, env: int, first: int, end: int) -> None:
         rows = self._rows(env, first, end)
         tensors = {name: array[rows] for name, array in self._arrays.items()}
         path = self.folder / f"{env:04d}_{first:012d}_{end:012d}.safetensors"
-        with replacing(path) as aside:
-            safetensors.torch.save_file(tensors, aside, {"sha256": _digest(tensors)})
+        content = safetensors.torch.save(tensors, {"sha256": _digest(tensors)})
+        try:
+            with replacing(path) as aside:
+                aside.write_bytes(content)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot write {path} of {len(content) / 1e6:.1f} MB, a part of the replay buffer: "
+                f"{error.strerror}. Checkpoints are intact; make room or choose another folder, "
+                "then run again to continue from the last one",
+            ) from error
 
     def _load(self, segment: _Segment, first: int, end: int) -> None:
         try:
@@ -176,7 +226,7 @@ class ReplayLog:
         return [
             _Segment(path, int(match[1]), int(match[2]), int(match[3]))
             for match, path in found
-            if match
+            if match and int(match[1]) < self._rings
         ]
 
 

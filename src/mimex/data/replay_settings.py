@@ -12,8 +12,8 @@ class ReplaySettings:
     capacity: int = 1_000_000
     """Observations that are kept, over all environments (as published)."""
     memory_mapped: bool = False
-    """Keep observations in a file of the run folder instead of memory: slower on a cold cache, but
-    no larger than the disk allows."""
+    """Keep observations in a file of the run folder instead of memory: slower on a cold cache. Its
+    space on the disk is reserved when the run starts, and given back when it ends."""
     run: int = 1
     """Transitions that are drawn one after the other, with any bonus and without (published: 1).
     Windows of neighbours overlap, and what they share goes through the encoder once: from pixels 4

@@ -112,6 +112,13 @@ def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceRead
     return reader
 
 
+def action_bounds(space: spaces.Space[Any]) -> tuple[Tensor, Tensor]:
+    """The least and the greatest row ``(D,)`` that an action of a space can be read as."""
+    flat = spaces.flatten_space(space)
+    assert isinstance(flat, spaces.Box)  # readable spaces have a fixed number of dimensions
+    return torch.from_numpy(flat.low).float(), torch.from_numpy(flat.high).float()
+
+
 def _stack(values: Sequence[Any]) -> Any:
     return np.stack([np.asarray(value) for value in values])
 

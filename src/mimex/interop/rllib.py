@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.data.windows import RolloutWindows
+from mimex.interop.reader import action_bounds
 from mimex.interop.weighted import BonusOptions, WeightedBonus
 from mimex.types import Window
 
@@ -28,7 +29,8 @@ def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
         options: As of ``BonusConnector``.
     """
     length = bonus.length * options.get("stride", 1)
-    options.setdefault("clip_actions", config.normalize_actions)
+    for name in ("normalize_actions", "clip_actions"):
+        options.setdefault(name, getattr(config, name))
     return config.learners(
         learner_class=_saving_its_bonus(config.learner_class),
         learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
@@ -71,8 +73,9 @@ class BonusConnector(ConnectorV2):
         input_action_space: Likewise.
         bonus: The intrinsic reward.
         batch_size: Windows of a learning step; each is scored, then learned from, once.
-        clip_actions: RLlib's environments get actions cut off at [-1, 1] and then stretched to
-            their bounds (``normalize_actions``), and its episodes those from before.
+        normalize_actions: As of RLlib: environments receive actions that are clipped to [-1, 1]
+            and stretched to their bounds. Episodes hold the samples, which are clipped here.
+        clip_actions: As of RLlib: they receive actions that are clipped to their bounds.
         options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
     """
 
@@ -83,13 +86,14 @@ class BonusConnector(ConnectorV2):
         *,
         bonus: IntrinsicReward,
         batch_size: int = 512,
-        clip_actions: bool = True,
+        normalize_actions: bool = True,
+        clip_actions: bool = False,
         **options: Unpack[BonusOptions],
     ) -> None:
         require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
         super().__init__(input_observation_space, input_action_space)
         self.weighted, self.batch_size = WeightedBonus(bonus, **options), batch_size
-        self.clip_actions = clip_actions
+        self.normalize_actions, self.clip_actions = normalize_actions, clip_actions
         self.bonus = bonus
 
     def __call__(
@@ -132,15 +136,21 @@ class BonusConnector(ConnectorV2):
         led: Tensor | None = None
         if read_action is not None:
             taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
-            if self.clip_actions and isinstance(chunk.action_space, spaces.Box):
-                taken = np.clip(taken, -1.0, 1.0)
-            led = read_action(taken).unsqueeze(1)
+            led = self._received(read_action(taken), chunk.action_space).unsqueeze(1)
         walk = RolloutWindows(self.bonus.length, 1, ends_at=ends_at, stride=stride)
         moved = features[:-1]
         index = walk.build(
             moved, torch.zeros(len(moved), 1, dtype=torch.bool), last=features[-1], actions=led
         )
         return index[slice(back, None)]
+
+    def _received(self, actions: Tensor, space: spaces.Space[Any]) -> Tensor:
+        """Sampled actions ``(M, A)`` as the environment receives them, in the sampled units."""
+        if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+            return actions
+        if self.normalize_actions:
+            return actions.clamp(-1.0, 1.0) if space.is_bounded() else actions
+        return actions.clamp(*action_bounds(space)) if self.clip_actions else actions
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any

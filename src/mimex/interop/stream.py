@@ -14,6 +14,7 @@ from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.inputs import check_fraction, unchanged_if_refused
 from mimex.bonus.scale import Rewards
 from mimex.data.tracker import WindowTracker
+from mimex.interop.reader import action_bounds
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 from mimex.types import Window
 
@@ -34,7 +35,8 @@ class BonusStream(WeightedBonus):
         bonus: The intrinsic reward.
         num_envs: Environments side by side.
         observation_space: Of one environment.
-        action_space: Of one environment.
+        action_space: Of one environment. Actions beyond its bounds are clipped before the bonus
+            sees them, as environments do that accept them.
         learn_every: Transitions, over all environments, between two learning steps of the bonus,
             each on the windows since the one before. None: never (for an evaluation).
         train_fraction: Share of those windows that is learned from, drawn at random; all are
@@ -60,6 +62,7 @@ class BonusStream(WeightedBonus):
         check_fraction(train_fraction)
         self.num_envs, self.learn_every, self.train_fraction = num_envs, learn_every, train_fraction
         self.read, self.read_action = self.readers(observation_space, action_space)
+        self._bounds = action_bounds(action_space) if self.read_action else (None, None)
         self.transitions = 0
         self.training = True  # steps are paid for and learned from
         self.at_once = False  # steps are not paid for one by one, but by rollout_rewards()
@@ -124,7 +127,7 @@ class BonusStream(WeightedBonus):
         if ignored is not None:
             starts = self._each("ignored", ignored).bool()
         real = ~starts
-        led = None if self.read_action is None else self.read_action(actions)
+        led = None if self.read_action is None else self.read_action(actions).clamp(*self._bounds)
         came_from, first = self._window, tracker.starting
         if finals is not None and bool(ended.any()):
             arrived = rows.clone()

@@ -7,7 +7,15 @@ from typing import Any, SupportsFloat, Unpack
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium import spaces
+from gymnasium.vector import (
+    AutoresetMode,
+    SyncVectorEnv,
+    VectorActionWrapper,
+    VectorEnv,
+    VectorWrapper,
+)
+from gymnasium.wrappers import ClipAction, vector
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.interop.stream import BonusStream, StreamOptions
@@ -31,7 +39,9 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         **options: Unpack[StreamOptions],
     ) -> None:
         super().__init__(env)
-        self.stream = BonusStream(bonus, 1, env.observation_space, env.action_space, **options)
+        self.stream = BonusStream(
+            bonus, 1, env.observation_space, _received_actions(env, env.action_space), **options
+        )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -65,7 +75,8 @@ class BonusVectorWrapper(VectorWrapper):
     """Adds the bonus to the rewards of a vector environment, and trains it.
 
     ``info["reward_extrinsic"]`` and ``info["reward_intrinsic"]`` keep the two streams apart.
-    Steps that only reset (NEXT_STEP) are not paid for.
+    Steps that only reset (NEXT_STEP) are not paid for. Actions that a ClipAction clips are seen
+    clipped, but for one inside of an AsyncVectorEnv, which hides it: put it around this wrapper.
 
     Args:
         env: The environment. Its ``metadata["autoreset_mode"]`` says how it resets.
@@ -90,8 +101,9 @@ class BonusVectorWrapper(VectorWrapper):
                 "autoreset_mode=AutoresetMode.SAME_STEP, NEXT_STEP or DISABLED."
             )
         self.autoreset_mode = AutoresetMode(mode)
+        actions = _received_actions(env, env.single_action_space)
         self.stream = BonusStream(
-            bonus, env.num_envs, env.single_observation_space, env.single_action_space, **options
+            bonus, env.num_envs, env.single_observation_space, actions, **options
         )
         self._ended = np.zeros(env.num_envs, dtype=bool)  # at the step before
 
@@ -139,6 +151,22 @@ wrap = BonusWrapper
 
 wrap_vector = BonusVectorWrapper
 """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx())``."""
+
+
+def _received_actions(env: Any, space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The space of what an environment receives of actions of a space, in the same units.
+
+    It is another one where a ClipAction takes any numbers and hands on those inside of its bounds.
+    """
+    while isinstance(env, gymnasium.Wrapper | VectorWrapper | SyncVectorEnv):
+        inner = env.envs[0] if isinstance(env, SyncVectorEnv) else env.env
+        if isinstance(env, ClipAction | vector.ClipAction):
+            found: spaces.Space[Any] = getattr(inner, "single_action_space", inner.action_space)
+            return found
+        if isinstance(env, gymnasium.ActionWrapper | VectorActionWrapper):
+            return space  # of other units from here on
+        env = inner
+    return space
 
 
 def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:

@@ -48,8 +48,12 @@ class PixelEncoder(nn.Module):
 
 
 def draw_shifts(count: int, pad: int, generator: Generator) -> Tensor:
-    """Shifts ``(count, 2)`` by whole pixels, down and right, from ``-pad`` to ``pad``."""
-    return torch.randint(-pad, pad + 1, (count, 2), generator=generator)
+    """Shifts ``(count, 2)`` by whole pixels, down and right, from ``-pad`` to ``pad``.
+
+    They are on the generator's device.
+    """
+    size = (count, 2)
+    return torch.randint(-pad, pad + 1, size, generator=generator, device=generator.device)
 
 
 def shift(images: Tensor, shifts: Tensor) -> Tensor:
@@ -59,8 +63,10 @@ def shift(images: Tensor, shifts: Tensor) -> Tensor:
 
     Args:
         images: ``(B, C, H, W)`` uint8.
-        shifts: ``(B, 2)`` of ``draw_shifts``.
+        shifts: ``(B, 2)`` of ``draw_shifts``, on the same device.
     """
+    if images.device.type != "cpu":
+        return _gathered(images, shifts)
     source = images.permute(0, 2, 3, 1).numpy()  # NumPy copies bytes faster than PyTorch
     moved = np.empty(source.shape, source.dtype)
     height, width = source.shape[1:3]
@@ -73,3 +79,14 @@ def shift(images: Tensor, shifts: Tensor) -> Tensor:
         out[:top] = out[top]
         out[bottom:] = out[bottom - 1]
     return torch.from_numpy(moved).permute(0, 3, 1, 2)
+
+
+def _gathered(images: Tensor, shifts: Tensor) -> Tensor:
+    """The same as ``shift``, in one operation on the device."""
+    height, width = images.shape[2:]
+    down, right = shifts[:, :1], shifts[:, 1:]
+    rows = (torch.arange(height, device=images.device) - down).clamp(0, height - 1)  # (B, H)
+    columns = (torch.arange(width, device=images.device) - right).clamp(0, width - 1)  # (B, W)
+    batch = torch.arange(len(images), device=images.device)[:, None, None]
+    last = images.permute(0, 2, 3, 1)[batch, rows[:, :, None], columns[:, None, :]]
+    return last.permute(0, 3, 1, 2)

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.data.windows import EndsAt
+from mimex.nn.generators import load_generator
 from mimex.train.loop import Clock
 from mimex.types import Window
 
@@ -101,6 +102,6 @@ class Learner:
         self.bonus.load_state_dict(state["bonus"])
         self.scale.load_state_dict(state["scale"])
         self.updates = int(state["updates"])
-        self.generator.set_state(state["generator"])
+        load_generator(self.generator, state["generator"])
         probe = state["probe"]
         self.probe = None if probe is None else Window(**probe).to(self.algorithm.device)

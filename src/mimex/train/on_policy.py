@@ -196,7 +196,7 @@ class OnPolicyAgent(Learner):
             rollout.ended,
             last=rollout.features[-1] if after else None,
             finals=rollout.final_features() if after else None,
-            actions=rollout.actions,
+            actions=self.algorithm.actions.clipped(rollout.actions),  # PPO keeps its raw samples
             history=history,
         )
 

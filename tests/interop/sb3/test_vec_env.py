@@ -316,3 +316,13 @@ def test_saved_and_loaded_it_goes_on_and_a_bare_pickle_says_what_is_missing(tmp_
     bare = PPO.load(tmp_path / "model.zip", env=environments(), device="cpu")
     with pytest.raises(RuntimeError, match="holds no bonus"):
         bare.learn(64)
+
+
+def test_the_bonus_sees_clipped_actions_and_ppo_learns_from_its_samples():
+    bonus = NotingBonus(1)
+    env = BonusVecEnv(make_vec_env("Pendulum-v1", 2), bonus, beta=0.1, learn_every=None)
+    buffer = trained_ppo(env, policy_kwargs={"log_std_init": 1.0}).rollout_buffer
+    sampled = torch.as_tensor(unflattened(buffer.actions, buffer)).squeeze(-1)  # (T, N)
+    seen = torch.stack([window.actions[:, -1, 0] for window in bonus.windows])
+    assert (sampled.abs() > 2).float().mean() > 0.2
+    torch.testing.assert_close(seen, sampled.clamp(-2, 2))

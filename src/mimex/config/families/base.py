@@ -48,6 +48,7 @@ class Family(ABC):
         rewards: Names of its rewards.
         observations: Names of its observations.
         eval_episodes: Of `mimex eval`.
+        shortest_episode: Steps that episodes have at least on average, unless a limit is lower.
         sections: Settings of its own, by the name of their section.
     """
 
@@ -58,6 +59,7 @@ class Family(ABC):
     rewards: ClassVar[tuple[str, ...]] = (OWN,)
     observations: ClassVar[tuple[str, ...]] = (OWN,)
     eval_episodes: ClassVar[int] = 256
+    shortest_episode: ClassVar[int] = 1
     sections: ClassVar[Mapping[str, type[Any]]] = {}
 
     @abstractmethod

@@ -85,6 +85,7 @@ class Suite(Family):
     agent = "drqv2"
     observations = ("state", "pixels")
     eval_episodes = 10
+    shortest_episode = 10
     sections = {"suite": SuiteSettings}  # noqa: RUF012 (declared by Family)
 
     def tasks(self) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class PixMC(Family):
     named = NAMES
     rewards = SHAPINGS
     observations = OBSERVATIONS
+    shortest_episode = 10
     sections = {"world": settings_of(Settings, WORLD)}  # noqa: RUF012 (declared by Family)
 
     def tasks(self) -> tuple[str, ...]:
