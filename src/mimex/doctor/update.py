@@ -102,11 +102,13 @@ def _weight(rewards: Array, raw: Array, scale: BonusScale | None) -> Check:
     if scale is None:
         remedy = "return {..., 'scale': scale} to have it compared with your beta"
         return Check(WEIGHT, "skip", finding, remedy)
-    said = scale.beta if scale.unit == "raw" else scale.beta * (1 - scale.discount) / raw.mean()
+    rms = float(np.sqrt(np.square(raw).mean())) or 1.0
+    unit = (1 - scale.discount**2) ** 0.5 / rms if scale.normalize else 1.0
+    said = scale.beta * unit
     return judge(
         WEIGHT,
         bool(said and 1 / AS_SAID <= slope / said <= AS_SAID),
-        f"{finding}; the scale (beta {scale.beta:g}, unit {scale.unit}) says {said:.3g}",
+        f"{finding}; the scale (beta {scale.beta:g}) says {said:.3g}",
         "is beta applied twice, or the bonus added twice? BonusScale.combine has multiplied by "
         "beta already; .total is what trains the agent",
     )
