@@ -48,7 +48,7 @@ def test_the_normalized_bonus_by_hand():
 
 
 def test_the_scale_follows_a_bonus_that_falls():
-    """Raw bonuses fall to a thousandth while a model learns; what is new beside them still counts."""
+    """Raw bonuses fall to a thousandth while a model learns; what is new still counts."""
     steps = 6_000
     raw = torch.logspace(0, -3, steps).unsqueeze(1) * noise(steps, 8)
     intrinsic = BonusScale(1.0).combine(torch.zeros(steps, 8), raw).intrinsic.mean(1)
