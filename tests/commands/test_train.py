@@ -12,6 +12,7 @@ from mimex import MIMEx, Window
 from mimex.cli import main
 from mimex.config import TrainConfig
 from mimex.nn.parallel import use_workers
+from mimex.study.runs import load_run
 from mimex.train.checkpoint import Checkpoints, load
 
 ENVS, STEPS = 4, 8
@@ -212,3 +213,21 @@ def test_a_curriculum_is_trained_evaluated_by_its_last_reward_and_continued(tmp_
     assert main(command(tmp_path, 4, *stages)) == 0
     assert [row["train/stage"] for row in rows(tmp_path)] == [0.0] * 4
     assert main(command(tmp_path, 5, *stages[:-1], "0.6")) == 1  # not what it began with
+
+
+def test_a_run_without_any_reward_gives_up_and_stays_so(tmp_path):
+    never = ("--world.terms", "goal_bonus=0", "--futility", "0.5")
+    assert main(command(tmp_path, 9, *never)) == 0
+    found = rows(tmp_path)
+    assert found[-1]["step"] == 5 * A_ROLLOUT
+    assert found[-1]["train/gave_up"] == 1.0
+    assert found[-1]["eval/success"] == 0.0
+    assert load_run(tmp_path).finished
+    assert main(command(tmp_path, 9, *never)) == 0  # the same command makes no more steps
+    assert rows(tmp_path) == found
+
+
+def test_a_run_that_was_rewarded_does_not_give_up(tmp_path):
+    always = ("--world.terms", "goal_distance=1", "--futility", "0.5")
+    assert main(command(tmp_path, 9, *always)) == 0
+    assert rows(tmp_path)[-1]["step"] == 10 * A_ROLLOUT

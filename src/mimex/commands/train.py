@@ -31,6 +31,7 @@ from mimex.track.display import Display
 from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
 from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
+from mimex.train.episodes import Episodes
 from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
 from mimex.train.health import health_after
@@ -119,8 +120,13 @@ def train(config: TrainConfig) -> int:
         before = saved_at = training.step
         unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
         learning = _learning(config, training, stop, display.advance)
+        if not unfinished and _futile(config, training):
+            learning = iter(())  # it gave up before
         for metrics in chain(unfinished, learning):
-            done = training.step >= config.steps
+            futile = _futile(config, training)
+            done = training.step >= config.steps or futile
+            if futile:
+                metrics["train/gave_up"] = 1.0
             score = None
             if done or metrics in unfinished or _passes(config.eval.every, before, training.step):
                 try:
@@ -145,6 +151,8 @@ def train(config: TrainConfig) -> int:
                 _save(folder, checkpoints, training, score)
                 saved_at = training.step
             before = training.step
+            if futile:
+                break
             processes.every(GO_ON)
         if stop.signal is not None and training.step > saved_at:
             _save(folder, checkpoints, training)
@@ -155,6 +163,11 @@ def train(config: TrainConfig) -> int:
                 "command continues"
             )
             return 128 + stop.signal
+        if _futile(config, training):
+            display.note(
+                f"gave up: no positive reward in the first {config.futility:.0%} of the steps "
+                "(--futility)"
+            )
         display.note(f"done: {training.step:,} steps in {folder.path}")
     return 0
 
@@ -274,6 +287,14 @@ def _learning(
             f"update {number}, after step {training.step:,}, failed: {error} The "
             f"batch and the state are in {path}; checkpoints before it are intact."
         ) from error
+
+
+def _futile(config: TrainConfig, training: Training) -> bool:
+    """Whether a run has received no reward for so long that it ends."""
+    episodes = training.observers["episodes"]
+    assert isinstance(episodes, Episodes)
+    late = training.step >= config.futility * config.steps
+    return config.futility < 1 and late and not episodes.rewarded
 
 
 def _passes(every: int, before: int, now: int) -> bool:

@@ -128,6 +128,9 @@ class TrainConfig:
     steps: int = 2_000_000
     """Environment steps in all, over all environments; for dmc/ frames, of which an agent's step
     has suite.action-repeat."""
+    futility: float = 1.0
+    """Share of the steps after which a run ends that has received no positive reward in training;
+    1 for never. Studies set it to save hours."""
     horizon: int | None = None
     """Environment steps over which the learning rate and beta run where they have a schedule; None
     for the steps with which the run begins. When a run is continued for more steps, it keeps its
@@ -199,6 +202,8 @@ class TrainConfig:
         ):
             if value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
+        if not 0 < self.futility <= 1:
+            raise ValueError(f"--futility is {self.futility}, but must be in (0, 1]")
         if self.seed < 0:
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
         if self.processes > 1:

@@ -94,12 +94,14 @@ class StudyFolder:
         return {name: value for name, value in newest.items() if isinstance(value, int | float)}
 
     def finished(self, run: PlannedRun) -> bool:
-        """Whether a run has reached its budget, and its last state is saved."""
-        if self.latest(run.name).get("step", 0) < run.steps:
+        """Whether a run has reached its budget or given up, and its last state is saved."""
+        latest = self.latest(run.name)
+        step = latest.get("step", 0)
+        if step < run.steps and latest.get("train/gave_up") != 1.0:
             return False
         saved = (self.run(run.name) / "checkpoints").glob("step_*")
         numbers = (re.match(r"step_(\d+)", path.name) for path in saved)
-        return any(number is not None and int(number[1]) >= run.steps for number in numbers)
+        return any(number is not None and int(number[1]) >= step for number in numbers)
 
     def last_words(self, name: str, lines: int = 5) -> list[str]:
         """The last lines that a run said."""

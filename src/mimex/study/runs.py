@@ -54,9 +54,12 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to the end of its budget."""
-        steps = self.columns["step"]
-        return len(steps) > 0 and bool(steps[-1] >= self.config.get("steps", 0))
+        """Whether the run has come to the end of its budget, or has given up (--futility)."""
+        steps, gave_up = self.columns["step"], self.columns.get("train/gave_up")
+        if len(steps) == 0:
+            return False
+        futile = gave_up is not None and gave_up[-1] == 1.0
+        return bool(futile or steps[-1] >= self.config.get("steps", 0))
 
     def curve(self, metric: str) -> tuple[Numbers, Numbers]:
         """The steps at which a metric was reported, and its values; empty if it never was.

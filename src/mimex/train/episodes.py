@@ -53,6 +53,11 @@ class Episodes(Observer):
         self._seen = 0  # steps of all environments, from the very first on
         self._firsts: dict[str, int] = {}  # the step of the first reward, and of each condition
 
+    @property
+    def rewarded(self) -> bool:
+        """Whether any step so far received a positive reward; in all processes after a row."""
+        return "reward" in self._firsts
+
     def begin(self, observation: Any) -> None:
         """Forgets running and ended episodes: all environments were reset."""
         self.interrupt(observation)
