@@ -93,6 +93,8 @@ def test_the_survival_bonus_pays_the_mean_cost_back():
     # Positive rewards are no cost: success does not raise the survival bonus.
     free = BonusScale(0.5, survival_bonus=1.0).combine(torch.tensor([6.0]), torch.tensor([1.0]))
     assert free.survival.tolist() == [0.0]
+    none = BonusScale(0.5, survival_bonus=1.0).combine(torch.tensor([-2.0]), torch.tensor([0.0]))
+    assert none.total.tolist() == [-2.0]
 
 
 @settings(deadline=None, max_examples=50)

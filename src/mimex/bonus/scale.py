@@ -75,6 +75,7 @@ class BonusScale:
             found, and returns when that is lost. Raw bonuses keep their beta.
         survival_bonus: Added to every step, as a multiple of the mean cost (negative reward) of a
             step: 1 pays an average step's cost back where ending the episode is a way out of it.
+            Without a bonus (``NoBonus``) nothing is added.
         discount: Discount factor gamma of the returns.
         schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
             steps (in a run: over its horizon), where it stays.
@@ -196,7 +197,7 @@ class BonusScale:
                 self._square = keep * self._square + (1 - keep) * square
                 self._cost = keep * self._cost + (1 - keep) * cost
             rms = math.sqrt(self._square / self._weight) if self._rows > WARMUP else 0.0
-            found.append((rms, self._cost / (self._weight or 1.0)))
+            found.append((rms, self._cost / self._weight if self._square else 0.0))
         columns = torch.tensor(found, dtype=torch.float64, device=bonus.device)
         return columns[:, :1], columns[:, 1:]
 
