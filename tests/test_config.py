@@ -309,6 +309,8 @@ def test_every_bonus_is_made_with_the_settings_of_its_section(name):
         assert bonus.mask == FeatureMask(0.8, 6)
         steps = make_bonus(merged(config, {"mimex": {"mask_type": "time"}}), 6, 3)
         assert steps.mask == TimeMask(0.8)
+        tubes = make_bonus(merged(config, {"mimex": {"mask_type": "tube"}}), 6, 3)
+        assert tubes.mask == FeatureMask(0.8, 6, tube=True)
 
 
 class Made:

@@ -23,6 +23,7 @@ MAKERS = {
     "mimex": lambda **kw: mimex.MIMEx(D, L, **kw),
     "mimex-k3": lambda **kw: mimex.MIMEx(D, L, masks=3, **kw),
     "mimex-feature": lambda **kw: mimex.MIMEx(D, L, mask=FeatureMask(0.8), **kw),
+    "mimex-tube": lambda **kw: mimex.MIMEx(D, L, mask_type="tube", **kw),
     "mimex-actions": lambda **kw: mimex.MIMEx(D, L, action_dim=A, **kw),
     "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalise=True, **kw),
     "rnd": lambda **kw: mimex.RND(D, L, **kw),

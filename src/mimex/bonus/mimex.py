@@ -16,7 +16,7 @@ from mimex.bonus.state import Shared
 from mimex.bonus.surprise import window_surprise
 from mimex.types import Window
 
-MaskType = Literal["time", "feature"]
+MaskType = Literal["time", "feature", "tube"]
 Padding = Literal["ignore", "zeros"]
 
 
@@ -29,12 +29,13 @@ class MIMEx(MaskedPrediction):
     Args:
         feature_dim: Numbers a step; taken from the first window when left out.
         length: Steps a window, T.
-        mask_ratio: Share of the steps, or of the numbers, that is hidden (see ``effective_ratio``
-            for what whole steps make of it).
+        mask_ratio: Share of the steps, entries or features that is hidden (see ``effective_ratio``
+            for what rounding to whole ones makes of it).
         masks: Masks a window, averaged, K.
         mask_type: What is hidden: whole steps ("time", the paper's default, with a ratio of 0.7),
-            or single numbers of all steps ("feature", which loses fewer runs on a robot's far
-            goals: docs/results.md).
+            entries, that is features of single steps, each drawn independently ("feature", which
+            loses fewer runs on a robot's far goals: docs/results.md), or features in all steps of
+            the window ("tube").
         mask: Another mask distribution than these (``mimex.masks``).
         size: Widths and depths of the autoencoder; ``PAPER`` is the paper's, ``LARGER`` that
             with its larger decoder.
@@ -73,13 +74,14 @@ class MIMEx(MaskedPrediction):
         if padding not in get_args(Padding):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
-            raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
+            raise ValueError(f"mask_type={mask_type!r}: use 'time', 'feature' or 'tube'.")
         self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
-        kind = TimeMask if mask_type == "time" else FeatureMask
+        if mask is None and mask_type == "time":
+            mask = TimeMask(mask_ratio)
         super().__init__(
             feature_dim,
             length=length,
-            mask=mask or kind(mask_ratio),
+            mask=mask or FeatureMask(mask_ratio, tube=mask_type == "tube"),
             masks=masks,
             lr=lr,
             uses_actions=actions,
