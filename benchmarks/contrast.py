@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,9 +106,15 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 """Every bonus there is by its defaults, and MIMEx with other settings."""
 
 
-def make(kind: str | type[IntrinsicReward], **settings: Any) -> IntrinsicReward:
-    """A bonus by its name, or of a class."""
+def make(
+    kind: str | type[IntrinsicReward], see: Callable[..., Tensor] | None = None, **settings: Any
+) -> IntrinsicReward:
+    """A bonus by its name, or of a class; in a world of walks, whose moves are one-hot."""
     chosen: Any = bonus_class(kind) if isinstance(kind, str) else kind
+    if see is not None:
+        kinds = {"discrete_obs": see is one_hot, "discrete": True}
+        names = inspect.signature(chosen).parameters
+        settings = {name: value for name, value in kinds.items() if name in names} | settings
     bonus: IntrinsicReward = chosen(length=LENGTH, normalise=True, **settings)
     return bonus
 
@@ -157,7 +164,7 @@ def table(
 def walk_table() -> str:
     """All bonuses on the three worlds."""
     return table(
-        WORLDS, ROWS, lambda row, see: contrasts(make(row[0], **row[1]), drawn(see), AFTER)
+        WORLDS, ROWS, lambda row, see: contrasts(make(row[0], see, **row[1]), drawn(see), AFTER)
     )
 
 
@@ -170,7 +177,7 @@ def kinds_table() -> str:
         sizes,
         rows,
         lambda row, side: contrasts(
-            make("mimex", seed=row[1]), drawn(one_hot, row[1], side, row[0]), AFTER
+            make("mimex", one_hot, seed=row[1]), drawn(one_hot, row[1], side, row[0]), AFTER
         ),
     )
 

@@ -53,7 +53,7 @@ class Fall(MIMEx):
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards, losses and no deviation."""
-        window = (self.one_hot, x, actions, valid, hidden)
+        window = (self.codes, x, actions, valid, hidden)
         losses = filled_in(self.autoencoder, *window)[2]
         with torch.no_grad():
             rewards = (filled_in(self.behind, *window)[2] - losses).clamp(min=0)
@@ -82,7 +82,7 @@ class Disagree(MIMEx):
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Variance over models of what is filled in, a mean over it; their losses' sum."""
-        window = (self.one_hot, x, actions, valid, hidden)
+        window = (self.codes, x, actions, valid, hidden)
         predictions, asked, losses = zip(
             *(filled_in(model, *window) for model in self.models), strict=True
         )

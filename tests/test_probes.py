@@ -22,8 +22,8 @@ def codes(count: int = 512) -> Window:
 
 
 def test_the_fall_of_the_error_is_nothing_before_it_has_fallen() -> None:
-    for window in (windows(), codes()):
-        bonus = Fall(window.features.shape[2])
+    for discrete_obs, window in enumerate((windows(), codes())):
+        bonus = Fall(window.features.shape[2], discrete_obs=bool(discrete_obs))
         assert (bonus.reward(window) == 0).all()
         for _ in range(5):
             bonus.learn(window)
@@ -31,8 +31,8 @@ def test_the_fall_of_the_error_is_nothing_before_it_has_fallen() -> None:
 
 
 def test_models_that_are_the_same_do_not_disagree() -> None:
-    for window in (windows(), codes()):
-        bonus = Disagree(window.features.shape[2])
+    for discrete_obs, window in enumerate((windows(), codes())):
+        bonus = Disagree(window.features.shape[2], discrete_obs=bool(discrete_obs))
         before = bonus.reward(window)
         assert (before > 0).all()
         for _ in range(30):

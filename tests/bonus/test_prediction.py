@@ -427,8 +427,9 @@ def test_discrete_observations_are_one_hot():
     codes = torch.randint(0, D, (B, L), generator=torch.Generator().manual_seed(0))
     one_hot = torch.nn.functional.one_hot(codes, D).float()
     for name in ("mimex", "rnd", "pseudocount"):
+        discrete = {} if name == "rnd" else {"discrete_obs": True}
         assert torch.equal(
-            MAKERS[name]().reward(Window(codes)), MAKERS[name]().reward(Window(one_hot))
+            MAKERS[name]().reward(Window(codes)), MAKERS[name](**discrete).reward(Window(one_hot))
         )
     with pytest.raises(ValueError, match="0 to feature_dim - 1 = 5"):
         MAKERS["rnd"]().reward(Window(codes + 3))

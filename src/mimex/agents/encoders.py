@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from mimex.data.rollout import Layout, Stored
+from mimex.data.spaces import all_discrete
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import Normaliser
@@ -43,6 +44,7 @@ class ObservationReader:
     Attributes:
         image: Shape ``(C, H, W)`` of the picture, or None.
         vector: Numbers of the vector; 0 where there is nothing but a picture.
+        discrete: Whether all of the observation is discrete: the vector is one-hot codes.
         codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
 
     Args:
@@ -71,6 +73,7 @@ class ObservationReader:
         self._vectors = {name: part for name, part in parts.items() if name != self._image}
         widths = {name: _width(name, part) for name, part in self._vectors.items()}
         self.vector = sum(widths.values())
+        self.discrete = all_discrete(space)
         discrete = [not isinstance(part, spaces.Box) for part in self._vectors.values()]
         self.codes = torch.tensor(discrete, dtype=torch.bool, device=self.device).repeat_interleave(
             torch.tensor(list(widths.values()), dtype=torch.long, device=self.device)

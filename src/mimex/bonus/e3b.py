@@ -29,8 +29,10 @@ class E3B(InverseDynamics):
             window, or from the wrapped environment, when left out.
         length: Steps a window, at least 2: the newest transition is what the inverse model learns
             from.
-        discrete: Actions are one of ``action_dim``; the inverse model then classifies. When left
-            out, whether they are one-hot tells.
+        discrete: Whether an action is one of ``action_dim`` (integers, or one-hot codes), so that
+            the inverse model classifies; otherwise it predicts all numbers of the action by squared
+            error. When left out, as the wrapped environment's action space says; without one, where
+            windows hold integers.
         ridge: What the matrix starts from, times the identity; the smaller, the more the first
             steps of an episode are paid.
         embed_dim: Width of the features that the inverse model learns; an environment's state is

@@ -46,9 +46,10 @@ class MIMEx(MaskedPrediction):
         action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
         padding: Steps before an episode's first are neither seen nor scored ("ignore"), or are
             zeros like any other input ("zeros", as published).
-        one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
-            normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
-            first windows tell.
+        discrete_obs: Whether observations are discrete (integers, or one-hot codes), which are
+            predicted by softmax and neither normalised nor scored by squared error
+            (``mimex.bonus.surprise``). When left out, as the wrapped environment's observation
+            space says; without one, where windows hold integers.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -68,14 +69,14 @@ class MIMEx(MaskedPrediction):
         actions: bool = False,
         action_dim: int | None = None,
         padding: Padding = "ignore",
-        one_hot: bool | None = None,
+        discrete_obs: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:
         if padding not in get_args(Padding):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
             raise ValueError(f"mask_type={mask_type!r}: use 'time', 'feature' or 'tube'.")
-        self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
+        self.size, self.padding, self.discrete_obs = size or COMPACT, padding, discrete_obs
         if mask is None and mask_type == "time":
             mask = TimeMask(mask_ratio)
         super().__init__(
@@ -112,7 +113,7 @@ class MIMEx(MaskedPrediction):
     ) -> tuple[Tensor, Tensor]:
         """The autoencoder's error on the hidden steps, or its surprise by codes."""
         targets = self.mask.targets(hidden)
-        if self.one_hot:
+        if self.codes:
             return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
         errors = self.autoencoder.errors(x, hidden, valid, actions, targets)
         return errors, errors.new_zeros(len(x))
@@ -128,7 +129,7 @@ class MIMEx(MaskedPrediction):
         _, x, actions, valid = self._read(window)
         hidden = self.mask.draw(valid, 1, self._same_random())[0]
         filled = self.autoencoder.reconstruct(x, hidden, valid, actions)
-        if self.one_hot:
+        if self.codes:
             asked = hidden.view(*hidden.shape[:2], -1)  # the code is one of what is hidden
             filled = torch.where(asked, filled.masked_fill(~asked, -1e9).softmax(-1), filled)
         return hidden, filled

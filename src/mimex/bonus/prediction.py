@@ -13,12 +13,12 @@ import torch
 from torch import Generator, Tensor
 
 from mimex.bonus.inputs import (
+    check_codes,
     check_finite,
     check_fraction,
     find_action_dim,
     read_actions,
     read_features,
-    tell_codes,
     unchanged_if_refused,
 )
 from mimex.bonus.state import Resumable
@@ -190,11 +190,12 @@ class MaskedPrediction(Resumable):
             actions = read_actions(window, self.action_dim, self.device)
         if not self.feature_dim:
             self.start(raw.shape[2])
-        if self.one_hot is not False:
-            found = tell_codes(raw, window.valid.to(self.device), self.one_hot)
-            self.one_hot = processes.agreed(found) if self.one_hot is None else found
+        if self.discrete_obs is None:  # nobody said so: integers are
+            self.discrete_obs = window.features.ndim == 2
+        if self.codes:
+            check_codes(raw, window.valid.to(self.device))
         x = raw
-        if self.statistics is not None and not self.one_hot:
+        if self.statistics is not None and not self.codes:
             x = self.statistics.normalise(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(window.valid.to(self.device))
 

@@ -28,8 +28,9 @@ class PseudoCount(MaskedPrediction):
         masks: Masks a state, averaged, K.
         hidden: Widths of the predictor's hidden layers.
         lr: Learning rate of Adam; the default won a search (benchmarks/plans/bonus_search.toml).
-        one_hot: Whether states are codes of discrete values, which are predicted as such
-            (``mimex.bonus.surprise``). When left out, the first states tell.
+        discrete_obs: Whether observations are discrete (integers, or one-hot codes), which are
+            predicted by softmax (``mimex.bonus.surprise``). When left out, as the wrapped
+            environment's observation space says; without one, where windows hold integers.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -42,11 +43,11 @@ class PseudoCount(MaskedPrediction):
         *,
         hidden: tuple[int, ...] = (256, 256),
         lr: float = 3e-3,
-        one_hot: bool | None = None,
+        discrete_obs: bool | None = None,
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
-        self.hidden, self.one_hot = hidden, one_hot
+        self.hidden, self.discrete_obs = hidden, discrete_obs
         mask = FeatureMask(mask_ratio)
         super().__init__(feature_dim, length=length, mask=mask, masks=masks, lr=lr, **shared)
 
@@ -67,7 +68,7 @@ class PseudoCount(MaskedPrediction):
         state, hidden = x[:, -1], hidden[:, :, -1]  # (B, D), (K, B, D)
         seen = state.masked_fill(hidden, 0.0)
         predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
-        if self.one_hot:
+        if self.codes:
             likelihood, beyond = surprise(predicted, state.expand_as(predicted), hidden)
             return beyond.clamp(min=0), likelihood.mean(0)
         squares = (predicted - state).square() * hidden

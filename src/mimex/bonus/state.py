@@ -96,8 +96,8 @@ class Resumable(ABC):
         steps: Optimizer steps taken.
         trainable: Parameters by name.
         statistics: Of the features, where they are normalised.
-        one_hot: Whether features are codes of discrete values, for methods that tell them apart;
-            None until the first window tells.
+        discrete_obs: Whether observations are discrete, for methods that treat them differently;
+            None until it is known.
 
     Args:
         feature_dim: Numbers a step; taken from the first window when None.
@@ -114,7 +114,7 @@ class Resumable(ABC):
         seed: Of the initial weights and the masks.
     """
 
-    one_hot: bool | None = False
+    discrete_obs: bool | None = False
     statistics: RunningMeanStd | None
     no_settings: ClassVar[tuple[str, ...]] = ("length", "device", "seed")
     """Parameters that are no settings of a run: as those that may be None, others choose them."""
@@ -156,6 +156,11 @@ class Resumable(ABC):
         if feature_dim is not None:
             self.start(feature_dim)
 
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes; those of an encoder never are."""
+        return bool(self.discrete_obs) and self.encoder is None
+
     @abstractmethod
     def build(self, feature_dim: int) -> nn.Module:
         """Makes the networks; parameters that do not require a gradient are not trained."""
@@ -193,7 +198,7 @@ class Resumable(ABC):
             "feature_dim": self.feature_dim,
             "length": self.length,
             "steps": self.steps,
-            "one_hot": self.one_hot if self.steps else None,
+            "discrete_obs": self.discrete_obs if self.steps else None,
             "generator": self.generator.get_state(),
             **self.extra_state(),
         }
@@ -238,9 +243,11 @@ class Resumable(ABC):
                 raise ValueError(
                     f"the state was saved with {name}={theirs}, this {kind} has {ours}."
                 )
-        one_hot = state.get("one_hot")
-        if one_hot not in (None, True, False):
-            raise ValueError(f"the state's one_hot is {one_hot!r}; expected true, false or null.")
+        discrete_obs = state.get("discrete_obs", state.get("one_hot"))  # as 0.2 saved it
+        if discrete_obs not in (None, True, False):
+            raise ValueError(
+                f"the state's discrete_obs is {discrete_obs!r}; expected true, false or null."
+            )
         if state["feature_dim"] and self.normalise != ("statistics" in state):
             found = "no statistics" if self.normalise else "statistics of features"
             raise ValueError(
@@ -260,8 +267,8 @@ class Resumable(ABC):
         else:
             self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
         self.load_extra(state)
-        if one_hot is not None:
-            self.one_hot = one_hot
+        if discrete_obs is not None:
+            self.discrete_obs = discrete_obs
         self.steps = int(state["steps"])
         self._load_generator(state["generator"])
 

@@ -95,16 +95,34 @@ def make_algorithm(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO | 
         return PPO(encoder, actions, config.ppo, seed_for(config, "actions"))
 
 
-def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> IntrinsicReward:
-    """The bonus that the settings name."""
+def make_bonus(
+    config: TrainConfig,
+    feature_dim: int,
+    action_dim: int,
+    *,
+    discrete_obs: bool = False,
+    discrete: bool = False,
+) -> IntrinsicReward:
+    """The bonus that the settings name.
+
+    Args:
+        config: The settings.
+        feature_dim: Features of a step.
+        action_dim: Numbers of an action.
+        discrete_obs: Features are one-hot codes of discrete observations.
+        discrete: Actions are one-hot codes, each of one discrete action.
+    """
     kind = bonus_class(config.bonus)
     if not hasattr(config, config.bonus):  # it has no settings, and looks at nothing
         plain: IntrinsicReward = kind()
         return plain
     chosen = vars(getattr(config, config.bonus))
     given: dict[str, Any] = {"seed": seed_for(config, "bonus"), "device": config.device_name}
-    if "action_dim" in signature(kind).parameters and chosen.get("actions", True):
+    parameters = signature(kind).parameters
+    if "action_dim" in parameters and chosen.get("actions", True):
         given["action_dim"] = action_dim
+    kinds = {"discrete_obs": discrete_obs, "discrete": discrete}
+    given |= {name: value for name, value in kinds.items() if name in parameters}
     bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
     return bonus
 
@@ -164,7 +182,13 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
     assert isinstance(algorithm, PPO)
     agent = OnPolicyAgent(
         algorithm,
-        make_bonus(config, algorithm.feature_dim, algorithm.action_dim),
+        make_bonus(
+            config,
+            algorithm.feature_dim,
+            algorithm.action_dim,
+            discrete_obs=algorithm.encoder.reader.discrete,
+            discrete=algorithm.actions.discrete and config.loop.stride == 1,
+        ),
         make_scale(config, config.ppo.intrinsic_discount, frames_per_step(env)),
         config.loop,
         num_envs=env.num_envs,
@@ -181,7 +205,12 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
 def _off_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Parts:
     algorithm = make_algorithm(config, env)
     assert isinstance(algorithm, DrQv2)
-    bonus = make_bonus(config, algorithm.feature_dim, algorithm.action_dim)
+    bonus = make_bonus(
+        config,
+        algorithm.feature_dim,
+        algorithm.action_dim,
+        discrete_obs=algorithm.reader.discrete and config.drqv2.features != "trunk",
+    )
     agent = OffPolicyAgent(
         algorithm,
         bonus,

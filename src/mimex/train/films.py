@@ -25,7 +25,10 @@ class Reconstructs(Protocol):
     """A bonus that can say what it thinks is behind its masks."""
 
     statistics: RunningMeanStd | None  # with which it normalises features, if it does
-    one_hot: bool | None  # features are codes, which are never normalised
+
+    @property
+    def codes(self) -> bool:
+        """Whether features are one-hot codes, which are never normalised."""
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
@@ -46,7 +49,7 @@ def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[
         some = Window(window.features[full], window.valid[full], actions)
         hidden, prediction = bonus.reconstruct(some)
         seen = some.features.float()  # as the network takes them, like the prediction
-        if bonus.statistics is not None and not bonus.one_hot:
+        if bonus.statistics is not None and not bonus.codes:
             seen = bonus.statistics.normalise(seen, FEATURE_CLIP)
         # Where there are many numbers, those that differ most between the windows' steps.
         spread = seen.flatten(0, 1).var(dim=0, correction=0)
