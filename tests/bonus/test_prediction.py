@@ -259,6 +259,26 @@ def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
+@pytest.mark.parametrize("call", ["reward", "learn"])
+def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
+    """By hand: mean 0, standard deviation 1 over the valid steps, clipped to 5."""
+    window, factors = windows(batch=64, padded=True), torch.logspace(-3, 3, D)
+    raw = window.features * factors + 10 * factors
+    raw[7, -1, 0] = 1e3  # far out
+    seen = raw[window.valid]
+    expected = ((raw - seen.mean(0)) / seen.std(0, correction=0)).clamp(-5, 5)
+    expected *= window.valid.unsqueeze(2)
+    bonus, plain = MAKERS[name](normalise=True), MAKERS[name]()
+    large = Window(raw, window.valid, window.actions)
+    found, wanted = (
+        bonus.reward(w) if call == "reward" else bonus.learn(w)[0]
+        for bonus, w in ((bonus, large), (plain, Window(expected, window.valid, window.actions)))
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+    assert bonus.statistics.count == (int(window.valid.sum()) if call == "learn" else 0)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
 def test_whether_features_are_normalised_must_be_as_it_was_saved(name):
     for normalise in (True, False):
         saved, other = MAKERS[name](normalise=normalise), MAKERS[name](normalise=not normalise)
@@ -343,7 +363,8 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
     good, other = windows(), Window(torch.randn(B, L, D + 2), actions=torch.randn(B, L, A))
     features, actions = other.features.clone(), good.actions.clone()
     features[0, 0, 0] = actions[0, 0, 0] = torch.nan
-    bad = [Window(features, actions=good.actions), Window(other.features * 1e30)]
+    bad = [Window(features, actions=good.actions)]
+    bad += [] if bonus.normalise else [Window(other.features * 1e30)]  # an infinite error
     bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
     for window in bad:
         with pytest.raises((ValueError, TypeError)):

@@ -132,3 +132,18 @@ def test_single_numbers_of_codes_can_be_hidden():
     rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
     assert metrics["bonus/loss"] > 0
     assert bool(rewards.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
+    """Of a model that predicts the same logits for every step; the bonus is no part of it."""
+    bonus = kind(CODES, 5, masks=2, discrete_obs=True)
+    *_, bias = bonus.network.parameters()
+    for parameter in bonus.network.parameters():
+        parameter.data.zero_()
+    bias.data.copy_(torch.linspace(-3, 3, CODES))
+    window, valid = walk(np.random.default_rng(0), 16), torch.ones(16, 5, dtype=torch.bool)
+    hidden = bonus.mask.draw(bonus.counts_as_data(valid), 2, torch.Generator().manual_seed(0))
+    likelihoods, _ = surprise(bias.detach().expand(hidden.shape), window.features, hidden)
+    expected = (likelihoods.sum(-1) / hidden.any(-1).sum(-1)).mean()
+    assert bonus.learn(window)[1]["bonus/loss"] == pytest.approx(float(expected), rel=1e-5)

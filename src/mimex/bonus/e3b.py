@@ -74,12 +74,12 @@ class E3B(InverseDynamics):
         """Encoder and inverse model."""
         return nn.ModuleDict(self.inverse_networks(feature_dim))
 
-    def errors(
+    def score(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The bonus as if the episode had begun with the window, and the inverse model's loss."""
         bonus, _ = self._from_start(x, valid)
-        return bonus.unsqueeze(0), self.inverse_loss(x, actions, valid)[0]
+        return bonus, self.inverse_loss(x, actions, valid)[0], torch.zeros_like(bonus)
 
     @unchanged_if_refused()
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:

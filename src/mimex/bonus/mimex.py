@@ -111,12 +111,21 @@ class MIMEx(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The autoencoder's error on the hidden steps, or its surprise by codes."""
+        """The autoencoder's squared error on what is hidden."""
         targets = self.mask.targets(hidden)
-        if self.codes:
-            return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
         errors = self.autoencoder.errors(x, hidden, valid, actions, targets)
         return errors, errors.new_zeros(len(x))
+
+    def score(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards, losses and the deviation over masks; of codes by their likelihood."""
+        if not self.codes:
+            return super().score(x, actions, valid, hidden)
+        targets = self.mask.targets(hidden)
+        beyond, losses = window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
+        rewards, spread = self.over_masks(beyond, hidden)
+        return rewards, losses, spread
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What a mask hides of windows and how it would be filled in; changes nothing.

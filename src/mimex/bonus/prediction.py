@@ -24,6 +24,7 @@ from mimex.bonus.inputs import (
 from mimex.bonus.state import Resumable
 from mimex.nn import processes
 from mimex.nn.parallel import in_order, pieces
+from mimex.nn.running import RunningMeanStd
 from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
@@ -70,15 +71,23 @@ class MaskedPrediction(Resumable):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards, losses, and the deviation over masks of windows: ``(B,)`` each."""
         errors, beyond = self.errors(x, actions, valid, hidden)
+        means, spread = self.over_masks(errors, hidden)
+        return means.detach(), means + beyond, spread
+
+    def over_masks(self, errors: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation over masks of errors ``(K, B)``: ``(B,)`` each."""
         # A mask that hides nothing of a short window says nothing about it: it does not count.
         counts = hidden.flatten(2).any(2).sum(0).clamp(min=1)
         means = errors.sum(0) / counts
-        spread = errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
-        return means.detach(), means + beyond, spread
+        return means, errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
 
     def counts_as_data(self, valid: Tensor) -> Tensor:
         """The steps ``(B, L)`` that may be hidden and seen: here the valid ones."""
         return valid
+
+    def inputs(self, window: Window) -> Tensor:
+        """The features ``(B, L, D)`` of windows as the networks take them: encoded, normalised."""
+        return self._read(window)[1]
 
     @property
     def effective_ratio(self) -> float:
@@ -194,10 +203,14 @@ class MaskedPrediction(Resumable):
             self.discrete_obs = window.features.ndim == 2
         if self.codes:
             check_codes(raw, window.valid.to(self.device))
-        x = raw
+        x, valid = raw, window.valid.to(self.device)
         if self.statistics is not None and not self.codes:
-            x = self.statistics.normalise(raw, FEATURE_CLIP)
-        return raw, x, actions, self.counts_as_data(window.valid.to(self.device))
+            statistics = self.statistics
+            if statistics.count == 0:  # nothing was learned yet: the batch is its own measure
+                statistics = RunningMeanStd(statistics.shape, self.device)
+                statistics.update_together(raw[valid])
+            x = statistics.normalise(raw, FEATURE_CLIP)
+        return raw, x, actions, self.counts_as_data(valid)
 
     def _same_random(self) -> Generator:
         """A copy of our generator: what it draws, ours will draw again."""

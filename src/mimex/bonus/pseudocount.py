@@ -64,13 +64,26 @@ class PseudoCount(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The mean squared error of the hidden numbers of the newest state, or their surprise."""
+        """The mean squared error of the hidden numbers of the newest state."""
         state, hidden = x[:, -1], hidden[:, :, -1]  # (B, D), (K, B, D)
-        seen = state.masked_fill(hidden, 0.0)
-        predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
-        if self.codes:
-            likelihood, beyond = surprise(predicted, state.expand_as(predicted), hidden)
-            return beyond.clamp(min=0), likelihood.mean(0)
-        squares = (predicted - state).square() * hidden
+        squares = (self._predict(state, hidden) - state).square() * hidden
         errors = squares.sum(2) / hidden.sum(2).clamp(min=1)  # (K, B)
         return errors, errors.new_zeros(len(x))
+
+    def score(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards, losses and the deviation over masks; of codes by their likelihood."""
+        if not self.codes:
+            return super().score(x, actions, valid, hidden)
+        state, newest = x[:, -1], hidden[:, :, -1]
+        logits = self._predict(state, newest)
+        likelihood, beyond = surprise(logits, state.expand_as(logits), newest)
+        rewards, spread = self.over_masks(beyond.clamp(min=0), hidden)
+        return rewards, likelihood.mean(0), spread
+
+    def _predict(self, state: Tensor, hidden: Tensor) -> Tensor:
+        """Predictions ``(K, B, D)`` of states ``(B, D)`` from what is not hidden of them."""
+        seen = state.masked_fill(hidden, 0.0)
+        predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
+        return predicted

@@ -109,7 +109,8 @@ class Resumable(ABC):
         action_dim: Numbers an action, or number of discrete actions, where actions are used; taken
             from the first window, or from the wrapped environment, when None.
         encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics, clipped to +-5.
+        normalise: Feed features normalised by running statistics, clipped to +-5. Before the first
+            ``learn`` a batch is normalised by its own statistics.
         device: Where the networks live.
         seed: Of the initial weights and the masks.
     """

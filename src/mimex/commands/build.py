@@ -24,6 +24,7 @@ from mimex.agents.ppo import PPO
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
+from mimex.bonus.state import Resumable
 from mimex.config import TrainConfig, family_of
 from mimex.contracts import Agent, Located, Observer, Policy, frames_per_step, speaks_tensors
 from mimex.data.replay import ReplayBuffer
@@ -124,6 +125,8 @@ def make_bonus(
     kinds = {"discrete_obs": discrete_obs, "discrete": discrete}
     given |= {name: value for name, value in kinds.items() if name in parameters}
     bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
+    if isinstance(bonus, Resumable) and bonus.encoder is not None:
+        bonus.feature_dim = 0  # its encoder decides: the first window builds the networks
     return bonus
 
 
