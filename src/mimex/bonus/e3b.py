@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.icm import InverseDynamics
-from mimex.bonus.inputs import check_finite, unchanged_if_refused
+from mimex.bonus.inputs import check_finite, in_own_mode, unchanged_if_refused
 from mimex.bonus.state import Shared, require_same
 from mimex.types import Window
 
@@ -81,6 +81,7 @@ class E3B(InverseDynamics):
         bonus, _ = self._from_start(x, valid)
         return bonus, self.inverse_loss(x, actions, valid)[0], torch.zeros_like(bonus)
 
+    @in_own_mode
     @unchanged_if_refused()
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
         """Scores one step of each environment ``(B,)``, and takes it into the episode so far.
@@ -102,8 +103,7 @@ class E3B(InverseDynamics):
         known = self._fresh(0) if self.inverses is None else self.inverses
         unknown = int(envs.max()) + 1 - len(known)
         inverses = torch.cat([known, self._fresh(max(unknown, 0))])
-        with torch.no_grad():
-            bonus, after = elliptical(inverses[envs], self.embed(x[:, -1]) * valid[:, -1:])
+        bonus, after = elliptical(inverses[envs], self.embed(x[:, -1]) * valid[:, -1:])
         if bool(starts.any()):
             bonus[starts], after[starts] = self._from_start(x[starts], valid[starts])
         check_finite(bonus, "the reward")
@@ -124,7 +124,7 @@ class E3B(InverseDynamics):
 
     def _fresh(self, count: int) -> Tensor:
         """The inverse matrices ``(count, E, E)`` of episodes that have seen nothing."""
-        one = torch.eye(self.embed_dim, device=self.device) / self.ridge
+        one = torch.eye(self.embed_dim, dtype=torch.float32, device=self.device) / self.ridge
         return one.expand(count, -1, -1)
 
     def extra_state(self) -> dict[str, Any]:

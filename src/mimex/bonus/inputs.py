@@ -163,6 +163,29 @@ def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tens
     return nn.functional.one_hot(codes.long(), size).float()
 
 
+def in_own_mode(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
+    """A method of a bonus that runs as if no other thread and no mode of PyTorch were there.
+
+    The bonus's lock is held: threads take turns. Inference mode, in which nothing can be learned,
+    and autocast, whose rounding the errors of a trained bonus do not survive, are off.
+    """
+
+    @wraps(method)
+    def alone(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        own_precision = torch.autocast(self.device.type, enabled=False)
+        with self.lock, torch.inference_mode(False), torch.no_grad(), own_precision:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
+def outside_inference(window: Window) -> Window:
+    """The window, copied if it was made in inference mode: autograd takes no such tensors."""
+    parts = (window.features, window.valid, window.actions)
+    made_there = any(part is not None and part.is_inference() for part in parts)
+    return window.clone() if made_there else window
+
+
 def unchanged_if_refused(
     *parts: str,
 ) -> Callable[[Method[Arguments, Result]], Method[Arguments, Result]]:

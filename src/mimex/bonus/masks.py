@@ -76,12 +76,12 @@ def _counts(sizes: Tensor, ratio: float, largest: int) -> Tensor:
 
 def _uniform(valid: Tensor, generator: Generator) -> Tensor:
     """Uniform numbers of the shape of ``valid``, on its device."""
-    return torch.rand(valid.shape, generator=generator, device=valid.device)
+    return torch.rand(valid.shape, generator=generator, dtype=torch.float32, device=valid.device)
 
 
 def _uniform_below(size: Tensor, generator: Generator) -> Tensor:
     """Uniform integers from 0 to ``size - 1``, each of its own size; 0 where there are none."""
-    uniform = torch.rand(size.shape, generator=generator, device=size.device)
+    uniform = _uniform(size, generator)
     return torch.minimum((uniform * size).long(), size - 1).clamp(min=0)
 
 
@@ -299,7 +299,7 @@ class MixtureMask(MaskDistribution):
         object.__setattr__(self, "weights", tuple(w / sum(weights) for w in weights))
 
     def sample(self, valid: Tensor, generator: Generator) -> Tensor:
-        weights = torch.tensor(self.weights, device=valid.device)
+        weights = torch.tensor(self.weights, dtype=torch.float32, device=valid.device)
         choice = torch.multinomial(weights, len(valid), replacement=True, generator=generator)
         masks = torch.stack([part.sample(valid, generator) for part in self.parts])  # (P, B, L)
         return masks[choice, torch.arange(len(valid), device=valid.device)]

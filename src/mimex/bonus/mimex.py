@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
+from mimex.bonus.inputs import in_own_mode
 from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.size import COMPACT, AutoencoderSize
@@ -127,6 +128,7 @@ class MIMEx(MaskedPrediction):
         rewards, spread = self.over_masks(beyond, hidden)
         return rewards, losses, spread
 
+    @in_own_mode
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What a mask hides of windows and how it would be filled in; changes nothing.
 

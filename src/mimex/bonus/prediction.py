@@ -17,6 +17,8 @@ from mimex.bonus.inputs import (
     check_finite,
     check_fraction,
     find_action_dim,
+    in_own_mode,
+    outside_inference,
     read_actions,
     read_features,
     unchanged_if_refused,
@@ -85,6 +87,7 @@ class MaskedPrediction(Resumable):
         """The steps ``(B, L)`` that may be hidden and seen: here the valid ones."""
         return valid
 
+    @in_own_mode
     def inputs(self, window: Window) -> Tensor:
         """The features ``(B, L, D)`` of windows as the networks take them: encoded, normalised."""
         return self._read(window)[1]
@@ -94,6 +97,7 @@ class MaskedPrediction(Resumable):
         """The share of a full window that is really hidden, after rounding to whole steps."""
         return self.mask.effective_ratio(self.length)
 
+    @in_own_mode
     @unchanged_if_refused()
     def reward(self, window: Window) -> Tensor:
         """Scores each window, ``(B,)``: what ``learn`` would pay now. Changes nothing."""
@@ -107,6 +111,7 @@ class MaskedPrediction(Resumable):
         rewards = torch.cat(in_order(score, self._pieces(range(len(x)))))
         return check_finite(rewards, "the reward")
 
+    @in_own_mode
     @unchanged_if_refused()
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
         """Scores all windows and trains on a random fraction of them, in one forward pass.
@@ -190,6 +195,7 @@ class MaskedPrediction(Resumable):
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Raw features, features as the networks take them, actions and validity of a window."""
+        window = outside_inference(window)
         raw = read_features(
             window, self.length, self.feature_dim or None, self.encoder, self.device
         )

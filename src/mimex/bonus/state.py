@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import io
 import math
+import pickle
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypedDict
 
 import torch
 from torch import Generator, Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.inputs import Encoder, check_widths, in_own_mode
 from mimex.bonus.masks import FeatureMask, MaskDistribution
 from mimex.nn.running import RunningMeanStd
 
@@ -79,6 +84,17 @@ def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what:
         raise ValueError(f"the state does not fit {what}: {'; '.join(differences[:3])}{more}.")
 
 
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """In this block new floating-point tensors are float32, whatever the default type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 class Shared(TypedDict, total=False):
     """What every method takes beside its own arguments; ``Resumable`` explains it."""
 
@@ -116,6 +132,7 @@ class Resumable(ABC):
     """
 
     discrete_obs: bool | None = False
+    lock: threading.RLock  # whoever holds it may use the networks
     statistics: RunningMeanStd | None
     no_settings: ClassVar[tuple[str, ...]] = ("length", "device", "seed")
     """Parameters that are no settings of a run: as those that may be None, others choose them."""
@@ -123,7 +140,9 @@ class Resumable(ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if "normalize" in kwargs:
             raise TypeError(f"{cls.__name__} has no normalize=: it is spelt normalise=.")
-        return super().__new__(cls)
+        made = super().__new__(cls)
+        made.lock = threading.RLock()
+        return made
 
     def __init__(
         self,
@@ -166,6 +185,7 @@ class Resumable(ABC):
     def build(self, feature_dim: int) -> nn.Module:
         """Makes the networks; parameters that do not require a gradient are not trained."""
 
+    @in_own_mode
     def start(self, feature_dim: int) -> None:
         """Makes networks, optimizer and statistics, with random numbers of our own seed."""
         mask = self.mask
@@ -173,7 +193,7 @@ class Resumable(ABC):
             mask = dataclasses.replace(mask, feature_dim=feature_dim)
         mask.require(self.length, self.masks)
         # On the CPU first: the same seed gives the same weights on every device.
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), single_precision():
             torch.manual_seed(self.seed)
             try:
                 network = self.build(feature_dim).to(self.device)
@@ -192,6 +212,23 @@ class Resumable(ABC):
         self.trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trainable.values(), lr=self.lr, fused=True)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a copy of its own, where multiprocessing would share the networks' memory."""
+        with self.lock:
+            content = io.BytesIO()
+            _OwnPickler(content, self).dump(self._but_the_lock())
+        return _unpickled, (type(self), content.getvalue())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        memo[id(self)] = made = type(self).__new__(type(self))
+        with self.lock:
+            vars(made).update(copy.deepcopy(self._but_the_lock(), memo))
+        return made
+
+    def _but_the_lock(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    @in_own_mode
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer, statistics, generator, counters, and what a method adds."""
         state: dict[str, Any] = {
@@ -217,6 +254,7 @@ class Resumable(ABC):
     def load_extra(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most have none)
         """Puts what ``extra_state`` gave back, once the networks are loaded."""
 
+    @in_own_mode
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         held, before = dict(vars(self)), self.state_dict()
@@ -283,3 +321,35 @@ class Resumable(ABC):
             self.generator.set_state(saved.cpu())
         else:
             self.generator.manual_seed(self.seed + self.steps)
+
+
+class _OwnPickler(pickle.Pickler):
+    """Pickles what an object holds, and the object itself (an encoder may be its method) by name.
+
+    Args:
+        content: Is written to.
+        owner: The object.
+    """
+
+    def __init__(self, content: io.BytesIO, owner: Any) -> None:
+        super().__init__(content)
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return "owner" if obj is self._owner else None
+
+
+class _OwnUnpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, owner: Any) -> None:
+        super().__init__(io.BytesIO(content))
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._owner
+
+
+def _unpickled(kind: type[Resumable], content: bytes) -> Resumable:
+    """What ``__reduce__`` of a bonus pickled."""
+    made = kind.__new__(kind)
+    vars(made).update(_OwnUnpickler(content, made).load())
+    return made
