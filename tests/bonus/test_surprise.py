@@ -147,3 +147,16 @@ def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
     likelihoods, _ = surprise(bias.detach().expand(hidden.shape), window.features, hidden)
     expected = (likelihoods.sum(-1) / hidden.any(-1).sum(-1)).mean()
     assert bonus.learn(window)[1]["bonus/loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_squared_error_on_discrete_observations_is_that_on_any_others(kind, normalise):
+    rng = np.random.default_rng(0)
+    squared = kind(CODES, 5, discrete_obs=True, loss="squared", normalise=normalise)
+    numbers = kind(CODES, 5, discrete_obs=False, normalise=normalise)
+    for _ in range(2):
+        window = walk(rng, 16)
+        assert torch.equal(squared.learn(window)[0], numbers.learn(window)[0])
+    with pytest.raises(ValueError, match="loss='hinge' is unknown"):
+        kind(loss="hinge")

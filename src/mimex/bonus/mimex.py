@@ -14,7 +14,7 @@ from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.size import COMPACT, AutoencoderSize
 from mimex.bonus.state import Shared
-from mimex.bonus.surprise import window_surprise
+from mimex.bonus.surprise import Loss, check_loss, window_surprise
 from mimex.types import Window
 
 MaskType = Literal["time", "feature", "tube"]
@@ -51,6 +51,9 @@ class MIMEx(MaskedPrediction):
             predicted by softmax and neither normalised nor scored by squared error
             (``mimex.bonus.surprise``). When left out, as the wrapped environment's observation
             space says; without one, where windows hold integers.
+        loss: How discrete observations are predicted: "likelihood" (softmax, rewarded by the
+            likelihood less the entropy), or "squared" error, as all else and as in RND, ICM and
+            Disagreement, for comparisons with one loss.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -71,12 +74,15 @@ class MIMEx(MaskedPrediction):
         action_dim: int | None = None,
         padding: Padding = "ignore",
         discrete_obs: bool | None = None,
+        loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
         if padding not in get_args(Padding):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
             raise ValueError(f"mask_type={mask_type!r}: use 'time', 'feature' or 'tube'.")
+        check_loss(loss)
+        self.loss: Loss = loss
         self.size, self.padding, self.discrete_obs = size or COMPACT, padding, discrete_obs
         if mask is None and mask_type == "time":
             mask = TimeMask(mask_ratio)
@@ -90,6 +96,11 @@ class MIMEx(MaskedPrediction):
             action_dim=action_dim,
             **shared,
         )
+
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes, not as numbers."""
+        return super().codes and self.loss == "likelihood"
 
     def build(self, feature_dim: int) -> nn.Module:
         """The autoencoder."""

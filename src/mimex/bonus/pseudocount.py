@@ -11,7 +11,7 @@ from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
-from mimex.bonus.surprise import surprise
+from mimex.bonus.surprise import Loss, check_loss, surprise
 from mimex.nn.mlp import mlp
 
 
@@ -31,6 +31,9 @@ class PseudoCount(MaskedPrediction):
         discrete_obs: Whether observations are discrete (integers, or one-hot codes), which are
             predicted by softmax (``mimex.bonus.surprise``). When left out, as the wrapped
             environment's observation space says; without one, where windows hold integers.
+        loss: How discrete observations are predicted: "likelihood" (softmax, rewarded by the
+            likelihood less the entropy), or "squared" error, as all else and as in RND, ICM and
+            Disagreement, for comparisons with one loss.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -44,12 +47,20 @@ class PseudoCount(MaskedPrediction):
         hidden: tuple[int, ...] = (256, 256),
         lr: float = 3e-3,
         discrete_obs: bool | None = None,
+        loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
+        check_loss(loss)
+        self.loss: Loss = loss
         self.hidden, self.discrete_obs = hidden, discrete_obs
         mask = FeatureMask(mask_ratio)
         super().__init__(feature_dim, length=length, mask=mask, masks=masks, lr=lr, **shared)
+
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes, not as numbers."""
+        return super().codes and self.loss == "likelihood"
 
     def build(self, feature_dim: int) -> nn.Module:
         """A perceptron from the visible numbers, and which ones they are, to all numbers."""
