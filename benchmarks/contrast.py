@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,13 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 """Every bonus with its defaults, and MIMEx with other settings."""
 
 
-def make(name: str, **settings: Any) -> IntrinsicReward:
-    """Return a bonus by its name."""
+def make(name: str, see: Callable[..., Tensor] | None = None, **settings: Any) -> IntrinsicReward:
+    """Return a bonus by its name; in a world of walks, whose moves are one-hot."""
     chosen: Any = bonus_class(name)
+    if see is not None:
+        kinds = {"discrete_obs": see is one_hot, "discrete": True}
+        names = inspect.signature(chosen).parameters
+        settings = {name: value for name, value in kinds.items() if name in names} | settings
     bonus: IntrinsicReward = chosen(length=LENGTH, normalise=True, **settings)
     return bonus
 
@@ -161,7 +166,7 @@ def table(
 def walk_table() -> str:
     """Return the table of all bonuses on the three worlds."""
     return table(
-        WORLDS, ROWS, lambda row, see: contrasts(make(row[0], **row[1]), drawn(see), AFTER)
+        WORLDS, ROWS, lambda row, see: contrasts(make(row[0], see, **row[1]), drawn(see), AFTER)
     )
 
 

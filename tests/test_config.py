@@ -11,7 +11,7 @@ from mimex.agents.ppo_settings import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.masks import FeatureMask, TimeMask
 from mimex.bonus.size import COMPACT, PAPER, RELEASED, AutoencoderSize
-from mimex.commands.build import make_bonus
+from mimex.commands.build import make_bonus, make_training
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.declared import settings_of
 from mimex.config.families.base import merged
@@ -340,6 +340,27 @@ def test_every_bonus_is_made_with_the_settings_of_its_section(name):
         assert bonus.mask == TimeMask(0.7)
         features = make_bonus(merged(config, {"mimex": {"mask_type": "feature"}}), 6, 3)
         assert features.mask == FeatureMask(0.7, 6)
+        tubes = make_bonus(merged(config, {"mimex": {"mask_type": "tube"}}), 6, 3)
+        assert tubes.mask == FeatureMask(0.7, 6, tube=True)
+
+
+def test_spaces_say_whether_observations_and_actions_are_discrete():
+    """By --task and --bonus: observation space, action space, and the sums of strides."""
+    for task, bonus, expected in [
+        ("gym/mimex/DeepSea-v0", "mimex", True),
+        ("gym/mimex/OrderedButtons-v0", "pseudocount", True),
+        ("gym/mimex/FlagCar-v0", "mimex", False),
+        ("gym/mimex/FlagCar-v0", "icm", True),
+        ("gym/mimex/FlagCar-v0", "e3b", True),
+        ("gym/Pendulum-v1", "icm", False),
+    ]:
+        config = replace(preset("cpu", task=task), bonus=bonus, envs=1)
+        made = make_training(config).agent.bonus
+        name = "discrete_obs" if bonus in ("mimex", "pseudocount") else "discrete"
+        assert getattr(made, name) is expected, (task, bonus)
+    strided = merged(config, {"loop": {"stride": 2}})
+    strided = replace(strided, task="gym/mimex/FlagCar-v0")
+    assert make_training(strided).agent.bonus.discrete is False
 
 
 class Made:

@@ -86,3 +86,40 @@ def test_actions_are_required_and_checked():
         icm.reward(Window(torch.randn(2, 2, 3)))
     with pytest.raises(ValueError, match="0 to action_dim - 1 = 3"):
         icm.reward(Window(torch.randn(2, 2, 3), actions=torch.full((2, 2), 4)))
+
+
+@pytest.mark.parametrize("kind", [mimex.ICM, mimex.E3B])
+def test_whether_actions_are_discrete_is_not_guessed_from_their_values(kind):
+    """A first batch of continuous actions that happen to be zeros and ones says nothing."""
+    states = torch.randn(4, 2, 3)
+    bonus = kind(3, 4)
+    bonus.learn(Window(states, actions=torch.eye(4)[torch.randint(4, (4, 2))]))
+    assert bonus.discrete is False
+    bonus.learn(Window(states, actions=torch.randn(4, 2, 4)))
+    integers = kind(3, 4)
+    integers.learn(Window(states, actions=torch.randint(4, (4, 2))))
+    assert integers.discrete is True
+
+
+@pytest.mark.parametrize("kind", [mimex.ICM, mimex.E3B])
+def test_several_discrete_actions_at_once_are_refused_as_one_with_the_remedy(kind):
+    two = torch.cat([torch.eye(2)[torch.randint(2, (8, 2))], torch.eye(3)[:2].expand(8, 2, 3)], 2)
+    window = Window(torch.randn(8, 2, 3), actions=two)
+    with pytest.raises(ValueError, match=r"discrete=False .*MultiDiscrete"):
+        kind(3, 5, discrete=True).learn(window)
+    kind(3, 5).learn(window)
+
+
+def test_all_of_several_discrete_actions_are_learned():
+    """The second of two actions moves the state, and the inverse model finds it."""
+    icm, g = mimex.ICM(3, 5, lr=3e-3), torch.Generator().manual_seed(0)
+    moves = torch.randn(3, 3, generator=g)
+    for _ in range(300):
+        first, second = (torch.randint(n, (128,), generator=g) for n in (2, 3))
+        states = torch.randn(128, 3, generator=g)
+        action = torch.cat([torch.eye(2)[first], torch.eye(3)[second]], 1)
+        features = torch.stack([states, states + moves[second]], 1)
+        icm.learn(Window(features, actions=torch.stack([action, action], 1)))
+    before, after = icm.embed(features).unbind(1)
+    guess = icm.inverse_model(torch.cat([before, after], 1))[:, 2:].argmax(1)
+    assert float((guess == second).float().mean()) > 0.9

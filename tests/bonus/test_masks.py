@@ -86,6 +86,34 @@ def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio
     assert hidden.flatten(1).sum(1).tolist() == expected
 
 
+@given(valid_masks(), st.integers(2, 7), st.floats(0, 0.999), st.integers(0, 100))
+def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
+    valid, feature_dim, ratio, seed
+):
+    mask = FeatureMask(ratio, feature_dim, tube=True)
+    hidden = mask.sample(valid, generator(seed))
+    count = hidden_count(feature_dim, ratio)
+    features = hidden.any(1)  # (B, D)
+    assert torch.equal(hidden, features.unsqueeze(1) & valid.unsqueeze(2))
+    assert features.sum(1).tolist() == [count * int(n > 0) for n in valid.sum(1)]
+    assert mask.effective_ratio(valid.shape[1]) == count / feature_dim
+
+
+def test_how_often_a_hidden_entry_is_visible_at_another_step():
+    """Drawn independently, in 1 - 0.8^4 = 59 % of cases; in a tube never."""
+    valid = torch.ones(4000, 5, dtype=torch.bool)
+    for tube, expected in ((False, 1 - 0.8**4), (True, 0.0)):
+        hidden = FeatureMask(0.8, 50, tube=tube).sample(valid, generator())
+        elsewhere = (~hidden).any(1, keepdim=True).expand_as(hidden)
+        assert float(elsewhere[hidden].float().mean()) == pytest.approx(expected, abs=0.02)
+
+
+def test_a_tube_needs_a_second_feature():
+    FeatureMask(0.8, 1).require(5, 1)
+    with pytest.raises(ValueError, match="feature_dim=1 leaves a tube mask no visible feature"):
+        FeatureMask(0.8, 1, tube=True).require(5, 1)
+
+
 def test_time_mask_hides_every_step_equally_often():
     hidden = TimeMask(0.7).sample(torch.ones(20_000, 5, dtype=torch.bool), generator())
     # 80 % each; four standard errors of a share of 20,000 are 1.1 %.

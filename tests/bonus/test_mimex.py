@@ -73,7 +73,15 @@ def test_every_studied_length_works_and_says_what_it_hides(length, ratio):
     assert bonus.effective_ratio == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize("mask_type", ["time", "feature"])
+def test_a_tube_mask_is_chosen_by_its_type():
+    bonus = mimex.MIMEx(10, mask_type="tube", mask_ratio=0.7)
+    assert bonus.mask == mimex.masks.FeatureMask(0.7, 10, tube=True)
+    assert bonus.effective_ratio == pytest.approx(0.7)
+    rewards, _ = bonus.learn(Window(torch.randn(8, 5, 10)))
+    assert (rewards > 0).all()
+
+
+@pytest.mark.parametrize("mask_type", ["time", "feature", "tube"])
 def test_a_reconstruction_is_of_the_mask_that_is_paid_for_and_changes_nothing(mask_type):
     bonus = mimex.MIMEx(3, length=4, mask_type=mask_type, seed=1)
     window = mimex.Window(torch.randn(6, 4, 3))

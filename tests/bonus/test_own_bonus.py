@@ -13,21 +13,44 @@ from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.rnd import RND
 
 MODULE = '''
-from mimex import RND
+from typing import Unpack
+
+from mimex import MIMEx, RND
+from mimex.bonus.state import Shared
 
 
 class Slow(RND):
     """RND that is in no hurry."""
+
+
+class Half(MIMEx):
+    """MIMEx on every second feature."""
+
+    def __init__(
+        self, feature_dim: int | None = None, *, lr: float = 3e-3, **shared: Unpack[Shared]
+    ):
+        super().__init__(feature_dim, lr=lr, **shared, encoder=lambda features: features[:, ::2])
 '''
 SCRIPT = """
 from mimex.bonus import BONUSES
 
-BONUSES["slow"] = "my_bonuses:Slow"
+BONUSES |= {"slow": "my_bonuses:Slow", "half": "my_bonuses:Half"}
 
 from mimex.cli import main
 
 raise SystemExit(main())
 """
+
+
+def train(folder: Path, command: str) -> None:
+    (folder / "my_bonuses.py").write_text(MODULE)
+    (folder / "train.py").write_text(SCRIPT)
+    subprocess.run(
+        [sys.executable, "train.py", *command.split(), "--threads", "1", "--out", "run"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_a_whole_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,15 +59,16 @@ def test_a_whole_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_it_trains_from_a_script_with_its_settings(tmp_path: Path) -> None:
-    (tmp_path / "my_bonuses.py").write_text(MODULE)
-    (tmp_path / "train.py").write_text(SCRIPT)
-    command = "train gym/mimex/DeepSea-v0 --bonus slow --slow.lr 1e-5 --steps 512 --envs 4"
-    subprocess.run(
-        [sys.executable, "train.py", *command.split(), "--threads", "1", "--out", "run"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    train(tmp_path, "train gym/mimex/DeepSea-v0 --bonus slow --slow.lr 1e-5 --steps 512 --envs 4")
     saved = json.loads((tmp_path / "run" / "config.json").read_text())
     assert saved["bonus"] == "slow"
     assert saved["slow"]["lr"] == 1e-5
+
+
+def test_it_trains_with_an_encoder_that_changes_the_number_of_features(tmp_path: Path) -> None:
+    command = "train gym/mimex/FlagCar-v0 --bonus half --envs 4 --loop.rollout-steps 32"
+    train(tmp_path, f"{command} --steps 512 --eval.every 256")
+    train(tmp_path, f"{command} --steps 1024 --eval.every 256")  # continues
+    [first, *_, last] = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(first)["bonus/mean"] > 0
+    assert json.loads(last)["step"] == 1024

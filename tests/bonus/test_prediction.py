@@ -2,6 +2,10 @@
 
 import copy
 import math
+import multiprocessing
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -23,6 +27,7 @@ MAKERS = {
     "mimex": lambda **kw: mimex.MIMEx(D, L, **kw),
     "mimex-k3": lambda **kw: mimex.MIMEx(D, L, masks=3, **kw),
     "mimex-feature": lambda **kw: mimex.MIMEx(D, L, mask=FeatureMask(0.8), **kw),
+    "mimex-tube": lambda **kw: mimex.MIMEx(D, L, mask_type="tube", **kw),
     "mimex-actions": lambda **kw: mimex.MIMEx(D, L, action_dim=A, **kw),
     "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalise=True, **kw),
     "rnd": lambda **kw: mimex.RND(D, L, **kw),
@@ -258,6 +263,26 @@ def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
+@pytest.mark.parametrize("call", ["reward", "learn"])
+def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
+    """By hand: mean 0, standard deviation 1 over the valid steps, clipped to 5."""
+    window, factors = windows(batch=64, padded=True), torch.logspace(-3, 3, D)
+    raw = window.features * factors + 10 * factors
+    raw[7, -1, 0] = 1e3  # far out
+    seen = raw[window.valid]
+    expected = ((raw - seen.mean(0)) / seen.std(0, correction=0)).clamp(-5, 5)
+    expected *= window.valid.unsqueeze(2)
+    bonus, plain = MAKERS[name](normalise=True), MAKERS[name]()
+    large = Window(raw, window.valid, window.actions)
+    found, wanted = (
+        bonus.reward(w) if call == "reward" else bonus.learn(w)[0]
+        for bonus, w in ((bonus, large), (plain, Window(expected, window.valid, window.actions)))
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+    assert bonus.statistics.count == (int(window.valid.sum()) if call == "learn" else 0)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
 def test_whether_features_are_normalised_must_be_as_it_was_saved(name):
     for normalise in (True, False):
         saved, other = MAKERS[name](normalise=normalise), MAKERS[name](normalise=not normalise)
@@ -301,6 +326,138 @@ class OnDevice(TorchDispatchMode):
         return out
 
 
+LAZY = {
+    "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalise=True),
+    "rnd": lambda: mimex.RND(length=L),
+    "icm": lambda: mimex.ICM(None, A, L),
+    "pseudocount": lambda: mimex.PseudoCount(length=L),
+    "disagreement": lambda: mimex.Disagreement(None, A, L),
+    "e3b": lambda: mimex.E3B(None, A, L),
+}
+
+
+def calls(bonus, make_window=windows):
+    """What the calls of a bonus return: scored, learned, scored again, and followed."""
+    found = [bonus.reward(make_window(0)), *bonus.learn(make_window(1), 0.5)]
+    found += [*bonus.learn(make_window(2)), bonus.reward(make_window(3))]
+    if isinstance(bonus, EpisodicReward):
+        found += [bonus.follow(make_window(4), torch.arange(B) % 2 == 0)]
+    return found
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+        assert same
+
+
+def test_inference_mode_changes_nothing(make):
+    """Not where a bonus is made, nor where its windows are, nor where it learns."""
+    expected = calls(straight := make())
+    with torch.inference_mode():
+        bonus = make()
+        assert_same(calls(bonus), expected)
+        again = make()
+        again.load_state_dict(bonus.state_dict())
+    assert same_state(bonus.state_dict(), straight.state_dict())
+    assert not again.reward(windows()).is_inference()
+    assert_same(calls(again), calls(straight))
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_networks_may_be_made_by_a_first_window_in_inference_mode(name):
+    with torch.inference_mode():
+        found = calls(LAZY[name]())
+    assert_same(found, calls(LAZY[name]()))
+
+
+def test_autocast_changes_nothing(make):
+    expected = calls(straight := make())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same(calls(bonus := make()), expected)
+    assert same_state(bonus.state_dict(), straight.state_dict())
+
+
+def test_the_default_type_of_numbers_changes_nothing(make):
+    expected = calls(straight := make())
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = calls(bonus := make(), windows)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {one.dtype for one in found if isinstance(one, torch.Tensor)} == {torch.float32}
+    shapes = [one.shape for one in expected if isinstance(one, torch.Tensor)]
+    assert [one.shape for one in found if isinstance(one, torch.Tensor)] == shapes
+    for name, weights in bonus.network.state_dict().items():
+        assert weights.dtype == straight.network.state_dict()[name].dtype == torch.float32
+
+
+def test_threads_take_turns(make):
+    bonus = make()
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(bonus.learn, windows(seed)) for seed in range(24)]
+        jobs += [pool.submit(bonus.reward, windows(seed)) for seed in range(8)]
+        jobs += [pool.submit(bonus.state_dict) for _ in range(4)]
+        for job in jobs:
+            job.result()
+    assert bonus.steps == 24
+    assert all(weights.isfinite().all() for weights in bonus.network.parameters())
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, ForkingPickler.dumps])
+def test_a_pickled_bonus_continues_as_a_copy(make, dumps):
+    bonus = make()
+    calls(bonus)
+    before = bonus.state_dict()
+    sent = pickle.loads(dumps(bonus))
+    assert same_state(sent.state_dict(), before)
+    found = calls(sent)
+    assert same_state(bonus.state_dict(), before)  # no memory is shared
+    assert_same(calls(bonus), found)
+    fresh = pickle.loads(dumps(make()))
+    assert_same(calls(fresh), calls(make()))
+
+
+class Halving(mimex.RND):
+    """Its encoder is a method of its own."""
+
+    def __init__(self):
+        super().__init__(length=L, encoder=self.half)
+        self.factor = 0.5
+
+    def half(self, raw):
+        return raw * self.factor
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda bonus: pickle.loads(pickle.dumps(bonus))])
+def test_a_copy_has_an_encoder_of_its_own(copied):
+    bonus = Halving()
+    rewards = bonus.learn(windows())[0]
+    made = copied(bonus)
+    assert made.encoder.__self__ is made
+    assert_same(calls(made), calls(bonus))
+    assert rewards.shape == (B,)
+
+
+def learn_elsewhere(bonus, results):
+    results.put([value.tolist() for value in calls(bonus) if isinstance(value, torch.Tensor)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mimex", "e3b"])
+def test_a_bonus_learns_in_a_spawned_process(name):
+    context = multiprocessing.get_context("spawn")
+    results, bonus = context.SimpleQueue(), MAKERS[name]()
+    process = context.Process(target=learn_elsewhere, args=(bonus, results))
+    process.start()
+    found = results.get()
+    process.join()
+    assert process.exitcode == 0
+    expected = [value for value in calls(bonus) if isinstance(value, torch.Tensor)]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(one), other)
+
+
 def test_pieces_cover_all_rows_once_in_order_and_are_even_in_number():
     bonus = mimex.RND(27, L)
     for total in (1000, 1792, 300, 257, 4096):
@@ -323,16 +480,6 @@ def test_wide_windows_come_in_small_pieces_and_other_devices_need_none():
     assert narrow._pieces(range(4096)) == [slice(0, 4096)]
 
 
-LAZY = {
-    "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalise=True),
-    "rnd": lambda: mimex.RND(length=L),
-    "icm": lambda: mimex.ICM(None, A, L),
-    "pseudocount": lambda: mimex.PseudoCount(length=L),
-    "disagreement": lambda: mimex.Disagreement(None, A, L),
-    "e3b": lambda: mimex.E3B(None, A, L),
-}
-
-
 @pytest.mark.parametrize("name", LAZY)
 @pytest.mark.parametrize("call", ["reward", "learn"])
 def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
@@ -342,7 +489,8 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
     good, other = windows(), Window(torch.randn(B, L, D + 2), actions=torch.randn(B, L, A))
     features, actions = other.features.clone(), good.actions.clone()
     features[0, 0, 0] = actions[0, 0, 0] = torch.nan
-    bad = [Window(features, actions=good.actions), Window(other.features * 1e30)]
+    bad = [Window(features, actions=good.actions)]
+    bad += [] if bonus.normalise else [Window(other.features * 1e30)]  # an infinite error
     bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
     for window in bad:
         with pytest.raises((ValueError, TypeError)):
@@ -426,8 +574,9 @@ def test_discrete_observations_are_one_hot():
     codes = torch.randint(0, D, (B, L), generator=torch.Generator().manual_seed(0))
     one_hot = torch.nn.functional.one_hot(codes, D).float()
     for name in ("mimex", "rnd", "pseudocount"):
+        discrete = {} if name == "rnd" else {"discrete_obs": True}
         assert torch.equal(
-            MAKERS[name]().reward(Window(codes)), MAKERS[name]().reward(Window(one_hot))
+            MAKERS[name]().reward(Window(codes)), MAKERS[name](**discrete).reward(Window(one_hot))
         )
     with pytest.raises(ValueError, match="0 to feature_dim - 1 = 5"):
         MAKERS["rnd"]().reward(Window(codes + 3))

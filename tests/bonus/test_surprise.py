@@ -45,9 +45,8 @@ def test_numbers_that_are_not_hidden_take_no_part():
 def test_codes_never_seen_score_ten_times_those_seen(make, integers):
     """By squared error 1.02 times (findings of the drop-in trial)."""
     rng = np.random.default_rng(0)
-    bonus = make(CODES, normalise=True) if integers else make(CODES)
-    if bonus.length == 1:
-        bonus = make(CODES, length=5)
+    settings = {"normalise": True} if integers else {"discrete_obs": True}
+    bonus = make(CODES, length=5, **settings)
     for _ in range(60):
         bonus.learn(walk(rng, 64, integers=integers))
     seen, unseen = (bonus.reward(walk(rng, 500, far=far)).mean() for far in (False, True))
@@ -58,7 +57,7 @@ def test_codes_never_seen_score_ten_times_those_seen(make, integers):
 @pytest.mark.parametrize(("side", "turn", "seed"), [(6, 1.0, 1), (16, 0.2, 3)])
 def test_contrast_holds_on_other_walks_than_that_it_was_found_on(side, turn, seed):
     draw = drawn(one_hot, seed, side, turn)
-    [found] = contrasts(make("mimex", seed=seed), draw, (100,))
+    [found] = contrasts(make("mimex", one_hot, seed=seed), draw, (100,))
     assert found > 10
 
 
@@ -67,41 +66,59 @@ def test_every_bonus_has_a_row_in_the_tables_of_contrast():
     assert set(contrast.ROBOT_ROWS) >= set(BONUSES) - {"none", "constant", "count"}
 
 
-def test_codes_are_told_from_the_first_windows_and_held_to():
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+def test_a_first_batch_that_looks_one_hot_does_not_make_observations_discrete(kind):
+    bonus = kind(length=5, normalise=True)
+    bonus.learn(walk(np.random.default_rng(0), 8))
+    assert bonus.discrete_obs is False
+    bonus.learn(Window(torch.randn(4, 5, CODES)))
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+def test_observations_are_discrete_where_the_argument_or_integers_say_so(kind):
     rng = np.random.default_rng(0)
-    bonus = mimex.MIMEx(normalise=True)
-    bonus.learn(walk(rng, 8))
-    assert bonus.one_hot
-    with pytest.raises(ValueError, match="one_hot=False"):
-        bonus.reward(Window(torch.randn(4, 5, CODES)))
-    for features in (torch.randn(4, 5, 3), torch.zeros(4, 5, 3), torch.ones(4, 5, 3)):
-        bonus = mimex.MIMEx()
-        bonus.learn(Window(features))
-        assert bonus.one_hot is False
+    said, integers = kind(CODES, 5, discrete_obs=True, seed=1), kind(CODES, 5, seed=1)
+    window = walk(rng, 8)
+    rewards = said.learn(window)[0]
+    assert torch.equal(rewards, integers.learn(Window(window.features.argmax(2)))[0])
+    assert integers.discrete_obs
+    assert not torch.equal(rewards, kind(CODES, 5, seed=1).learn(window)[0])
+    for features in (torch.randn(4, 5, CODES), torch.eye(CODES)[:5].cumsum(0).expand(4, 5, CODES)):
+        with pytest.raises(ValueError, match="make the bonus with discrete_obs=False"):
+            said.learn(Window(features))
+
+
+def test_features_of_an_encoder_are_no_codes():
+    bonus = mimex.MIMEx(discrete_obs=True, encoder=lambda x: x.float() + 0.5)
+    assert bonus.learn(walk(np.random.default_rng(0), 8))[0].isfinite().all()
+    assert not bonus.codes
 
 
 def test_several_discrete_values_are_codes_too():
     codes = torch.cat([torch.eye(3)[torch.randint(3, (8, 5))], torch.eye(4)[:1].expand(8, 5, 4)], 2)
-    bonus = mimex.MIMEx(lr=1e-3)
+    bonus = mimex.MIMEx(lr=1e-3, discrete_obs=True)
     first, _ = bonus.learn(Window(codes))
-    assert bonus.one_hot
     assert bool((first >= 0).all())
 
 
+@pytest.mark.parametrize("name", ["discrete_obs", "one_hot"])  # the second as 0.2 saved it
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
-def test_a_bonus_of_codes_is_saved_and_continues(kind):
+def test_a_bonus_of_codes_is_saved_and_continues(kind, name):
     rng = np.random.default_rng(0)
-    bonus, again = (kind(length=5, normalise=True) for _ in range(2))
+    bonus = kind(length=5, normalise=True, discrete_obs=True)
+    again = kind(length=5, normalise=True)
     bonus.learn(walk(rng, 16))
-    again.load_state_dict(bonus.state_dict())
+    state = bonus.state_dict()
+    state[name] = state.pop("discrete_obs")
+    again.load_state_dict(state)
     window = walk(rng, 16)
     assert torch.equal(bonus.learn(window)[0], again.learn(window)[0])
-    assert again.one_hot
+    assert again.discrete_obs
 
 
 @pytest.mark.parametrize("mask_type", ["time", "feature"])
 def test_what_is_filled_in_are_probabilities(mask_type):
-    bonus = mimex.MIMEx(mask_type=mask_type)
+    bonus = mimex.MIMEx(mask_type=mask_type, discrete_obs=True)
     window = walk(np.random.default_rng(0), 4)
     hidden, filled = bonus.reconstruct(window)
     asked = hidden.view(4, 5, -1).expand_as(filled)
@@ -111,8 +128,35 @@ def test_what_is_filled_in_are_probabilities(mask_type):
 
 
 def test_single_numbers_of_codes_can_be_hidden():
-    bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8))
+    bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8), discrete_obs=True)
     rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
-    assert bonus.one_hot
     assert metrics["bonus/loss"] > 0
     assert bool(rewards.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
+    """Of a model that predicts the same logits for every step; the bonus is no part of it."""
+    bonus = kind(CODES, 5, masks=2, discrete_obs=True)
+    *_, bias = bonus.network.parameters()
+    for parameter in bonus.network.parameters():
+        parameter.data.zero_()
+    bias.data.copy_(torch.linspace(-3, 3, CODES))
+    window, valid = walk(np.random.default_rng(0), 16), torch.ones(16, 5, dtype=torch.bool)
+    hidden = bonus.mask.draw(bonus.counts_as_data(valid), 2, torch.Generator().manual_seed(0))
+    likelihoods, _ = surprise(bias.detach().expand(hidden.shape), window.features, hidden)
+    expected = (likelihoods.sum(-1) / hidden.any(-1).sum(-1)).mean()
+    assert bonus.learn(window)[1]["bonus/loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_squared_error_on_discrete_observations_is_that_on_any_others(kind, normalise):
+    rng = np.random.default_rng(0)
+    squared = kind(CODES, 5, discrete_obs=True, loss="squared", normalise=normalise)
+    numbers = kind(CODES, 5, discrete_obs=False, normalise=normalise)
+    for _ in range(2):
+        window = walk(rng, 16)
+        assert torch.equal(squared.learn(window)[0], numbers.learn(window)[0])
+    with pytest.raises(ValueError, match="loss='hinge' is unknown"):
+        kind(loss="hinge")

@@ -3,7 +3,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from mimex import ICM, MIMEx, PseudoCount
 from mimex.interop.reader import SpaceReader
+from mimex.interop.weighted import WeightedBonus
 
 
 def test_discrete_values_become_one_hot_codes_from_their_start():
@@ -62,3 +64,41 @@ def test_an_encoder_that_makes_no_rows_is_refused():
     read = SpaceReader(spaces.Box(0, 1, (2, 2, 1)), encoder=lambda images: images)
     with pytest.raises(ValueError, match=r"\(3, 2, 2, 1\).*expected \(N, D\)"):
         read(np.zeros((3, 2, 2, 1)))
+
+
+BOX, CODE, CODES = spaces.Box(-1, 1, (2,)), spaces.Discrete(3), spaces.MultiDiscrete([2, 3])
+BITS = spaces.MultiBinary(4)
+
+
+@pytest.mark.parametrize("kind", [MIMEx, PseudoCount])
+@pytest.mark.parametrize(
+    ("space", "options", "expected"),
+    [
+        (CODE, {}, True),
+        (CODES, {}, True),
+        (BITS, {}, False),  # any number of ones
+        (BOX, {}, False),
+        (spaces.Dict({"a": CODE, "b": CODES}), {}, True),
+        (spaces.Dict({"a": CODE, "b": BOX}), {}, False),
+        (spaces.Dict({"a": CODE, "b": BOX}), {"key": "a"}, True),
+        (CODE, {"encoder": lambda x: x.float().reshape(-1, 1)}, False),
+    ],
+)
+def test_the_space_says_whether_observations_are_discrete(kind, space, options, expected):
+    bonus = kind()
+    WeightedBonus(bonus, **options).readers(space, BOX)
+    assert bonus.discrete_obs is expected
+    chosen = kind(discrete_obs=not expected)  # by hand
+    WeightedBonus(chosen, **options).readers(space, BOX)
+    assert chosen.discrete_obs is not expected
+
+
+@pytest.mark.parametrize(
+    ("space", "stride", "expected"),
+    [(CODE, 1, True), (CODE, 2, False), (CODES, 1, False), (BOX, 1, False)],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_the_space_says_whether_actions_are_discrete(space, stride, expected, known):
+    bonus = ICM(action_dim=spaces.flatdim(space) if known else None)
+    WeightedBonus(bonus, stride=stride).readers(BOX, space)
+    assert bonus.discrete is expected

@@ -214,14 +214,23 @@ def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
     stream.start(observations[0])
     paid = play(stream, observations, ends)
     paid = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
+
+    def embed(observation):
+        return bonus.embed(torch.as_tensor(observation)).detach().double().numpy()
+
     for env in (0, 1):
         matrix = None
         for t in range(1, 20):
-            if t == 1 or t - 1 in ends[env]:
+            starts = t == 1 or t - 1 in ends[env]
+            if starts:
                 matrix = bonus.ridge * np.eye(4)
-            seen = observations[t][env] + (100 if t in ends[env] else 0)
-            phi = bonus.embed(torch.as_tensor(seen)).detach().double().numpy()
+                if stride == 1:  # the first observation is in the window, and not rewarded
+                    first = embed(observations[t - 1][env])
+                    matrix += np.outer(first, first)
+            phi = embed(observations[t][env] + (100 if t in ends[env] else 0))
             expected = phi @ np.linalg.inv(matrix) @ phi
+            if starts and stride > 1:  # the window holds nothing before its newest step
+                expected = 0.0
             assert float(paid[t - 1, env]) == pytest.approx(expected, rel=2e-3), (t, env)
             matrix += np.outer(phi, phi)
     assert bonus.steps > 0

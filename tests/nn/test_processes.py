@@ -42,7 +42,6 @@ def operations():
         "every": processes.every({"a": [own, None, "x"]}),
         "bytes": processes.every_bytes(b"xyz" * own),
         "first": processes.first_bytes(b"ab" if own == 0 else b"xyz"),
-        "told": [processes.agreed(found) for found in (own == 0, True, None, own or None)],
     }
 
 
@@ -54,7 +53,6 @@ def test_each_operation_says_the_same_in_all_processes():
         "every": [{"a": [own, None, "x"]} for own in range(3)],
         "bytes": [b"", b"xyz", b"xyzxyz"],
         "first": b"ab",
-        "told": [False, True, None, True],
     }
     for found in together(operations, 3):
         assert_equal(found, expected)
@@ -66,7 +64,6 @@ def test_alone_every_operation_gives_back_what_it_got():
     assert processes.joined(values) is values
     assert processes.every(values) == [values]
     assert processes.average_gradients([values], values) is values
-    assert processes.agreed(None) is None
 
 
 def test_a_place_is_that_of_torchrun(monkeypatch):
@@ -214,18 +211,6 @@ def test_bonuses_stay_the_same_where_every_process_draws_its_own_masks(name):
     first, second = together(learned_with_drawn_masks, SIZE, name)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
     assert_equal([metrics for _, metrics in first[1]], [metrics for _, metrics in second[1]])
-
-
-def first_codes():
-    """Windows that look like codes, in one process only."""
-    bonus = mimex.PseudoCount(4, 1)
-    codes = torch.eye(4)[:, None]
-    bonus.learn(Window(codes if processes.rank() else codes + 0.5))
-    return bonus.one_hot
-
-
-def test_all_processes_agree_on_whether_steps_are_codes():
-    assert together(first_codes, SIZE) == [False, False]
 
 
 # Statistics.

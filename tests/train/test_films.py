@@ -49,3 +49,17 @@ def test_of_many_numbers_those_that_differ_most_are_kept():
 
 def test_a_bonus_that_fills_in_nothing_has_no_film():
     assert films(RND(3, seed=1), {"first": windows()}) == []
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_film_of_a_bonus_with_an_encoder_shows_the_encoded_features(normalise):
+    shown = windows(numbers=30)
+    bonus = MIMEx(encoder=lambda x: x[:, :4] * 2, mask_type="time", seed=1, normalise=normalise)
+    bonus.learn(shown)
+    [film] = films(bonus, {"first": shown})
+    assert film["features"].shape == film["prediction"].shape == (WINDOWS, 5, 4)
+    some = Window(shown.features[1 : 1 + WINDOWS])
+    torch.testing.assert_close(film["features"], bonus.inputs(some))
+    errors = (film["features"] - film["prediction"]).square().mean(2)
+    rewards = (errors * film["hidden"]).sum(1) / film["hidden"].sum(1)
+    torch.testing.assert_close(film["reward"], rewards)

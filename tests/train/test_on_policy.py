@@ -320,11 +320,16 @@ def test_an_episodic_bonus_sees_every_step_of_an_episode_over_the_border_of_roll
             led_to[t, env] = next(finals)
         seen = led_to if ends_at == "next" else rollout.features[:-1]
         phi = bonus.embed(seen).detach().double().numpy()
+        came_from = bonus.embed(rollout.features[:-1]).detach().double().numpy()
         for t in range(STEPS):
             for env in range(ENVS):
                 if age[env] == 0:
                     visited[env] = np.eye(4) * bonus.ridge
+                    if ends_at == "next":  # the first observation is seen, and not rewarded
+                        visited[env] += np.outer(came_from[t, env], came_from[t, env])
                 expected = phi[t, env] @ np.linalg.inv(visited[env]) @ phi[t, env]
+                if age[env] == 0 and ends_at == "observation":
+                    expected = 0.0
                 assert raw[t, env] == pytest.approx(expected, rel=2e-3)
                 visited[env] += np.outer(phi[t, env], phi[t, env])
                 age[env] = 0 if rollout.ended[t, env] else age[env] + 1

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from mimex.data.rollout import Layout, Stored
+from mimex.data.spaces import all_discrete
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import Normaliser
@@ -45,6 +46,7 @@ class ObservationReader:
         vector: Numbers of the vector; 0 where there is nothing but a picture.
         groups: First index of each key of a Dict observation in the vector, and the one past its
             last.
+        discrete: Whether all of the observation is discrete: the vector is one-hot codes.
         codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
 
     Args:
@@ -77,6 +79,7 @@ class ObservationReader:
         self.groups = {
             name: (end - widths[name], end) for name, end in zip(widths, ends, strict=True) if name
         }
+        self.discrete = all_discrete(space)
         discrete = [not isinstance(part, spaces.Box) for part in self._vectors.values()]
         self.codes = torch.tensor(discrete, dtype=torch.bool, device=self.device).repeat_interleave(
             torch.tensor(list(widths.values()), dtype=torch.long, device=self.device)

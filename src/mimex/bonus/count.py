@@ -64,7 +64,7 @@ class Count:
 
     def _scores(self, cells: Tensor) -> Tensor:
         visits = torch.tensor([self.visits.get(key, 0) for key in _keys(cells)])
-        return (visits + 1).rsqrt().to(self.device)
+        return (visits + 1).float().rsqrt().to(self.device)
 
     def reward(self, window: Window) -> Tensor:
         """Scores each window ``(B,)``."""

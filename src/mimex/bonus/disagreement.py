@@ -29,7 +29,7 @@ class BootstrapMask(LastMask):
     def draw(self, valid: Tensor, masks: int, generator: Generator) -> Tensor:
         last = self.sample(valid, generator)
         size = (self.models, len(valid), 1)
-        uniform = torch.rand(size, generator=generator, device=valid.device)
+        uniform = torch.rand(size, generator=generator, dtype=torch.float32, device=valid.device)
         return last & (uniform < self.ratio)  # (models, B, L)
 
 

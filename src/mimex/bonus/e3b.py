@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.icm import InverseDynamics
-from mimex.bonus.inputs import check_finite, unchanged_if_refused
+from mimex.bonus.inputs import check_finite, in_own_mode, unchanged_if_refused
 from mimex.bonus.state import Shared, require_same
 from mimex.types import Window
 
@@ -18,7 +18,8 @@ class E3B(InverseDynamics):
     """Pays for steps unlike all others of their episode (Henaff et al., 2022).
 
     The bonus is elliptical: ``phi^T C^-1 phi`` with ``C = ridge * I + sum of phi phi^T`` over the
-    steps of the episode before. The features ``phi`` are those from which an inverse model tells
+    steps of the episode before. The first observation of an episode enters ``C`` and is rewarded 0,
+    because no action caused it. The features ``phi`` are those from which an inverse model predicts
     the action. ``C^-1`` of every environment is kept from step to step, by ``follow``, and is part
     of the state.
 
@@ -28,8 +29,10 @@ class E3B(InverseDynamics):
             window, or from the wrapped environment, when left out.
         length: Steps a window, at least 2: the newest transition is what the inverse model learns
             from.
-        discrete: Actions are one of ``action_dim``; the inverse model then classifies. When left
-            out, whether they are one-hot tells.
+        discrete: Whether an action is one of ``action_dim`` (integers, or one-hot codes), so that
+            the inverse model classifies; otherwise it predicts all numbers of the action by squared
+            error. When left out, as the wrapped environment's action space says; without one, where
+            windows hold integers.
         ridge: What the matrix starts from, times the identity; the smaller, the more the first
             steps of an episode are paid.
         embed_dim: Width of the features that the inverse model learns; an environment's state is
@@ -71,20 +74,22 @@ class E3B(InverseDynamics):
         """Encoder and inverse model."""
         return nn.ModuleDict(self.inverse_networks(feature_dim))
 
-    def errors(
+    def score(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The bonus as if the episode had begun with the window, and the inverse model's loss."""
-        with torch.no_grad():
-            phi = self.embed(x) * valid.unsqueeze(2)  # (B, L, E)
-            inverse = self._fresh(len(x))
-            for step in range(x.shape[1]):
-                bonus, inverse = elliptical(inverse, phi[:, step])
-        return bonus.unsqueeze(0), self.inverse_loss(x, actions, valid)[0]
+        bonus, _ = self._from_start(x, valid)
+        return bonus, self.inverse_loss(x, actions, valid)[0], torch.zeros_like(bonus)
 
+    @in_own_mode
     @unchanged_if_refused()
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
-        """Scores one step of each environment ``(B,)``, and takes it into the episode so far."""
+        """Scores one step of each environment ``(B,)``, and takes it into the episode so far.
+
+        At a start the episode consists of the valid steps of the window: with ``ends_at="next"``
+        that is the first observation, which is rewarded 0, and the one that the first action led
+        to.
+        """
         _, x, _, valid = self._read(window)
         if envs is None:
             envs = torch.arange(len(x), device=self.device)
@@ -98,17 +103,28 @@ class E3B(InverseDynamics):
         known = self._fresh(0) if self.inverses is None else self.inverses
         unknown = int(envs.max()) + 1 - len(known)
         inverses = torch.cat([known, self._fresh(max(unknown, 0))])
-        with torch.no_grad():
-            phi = self.embed(x[:, -1]) * valid[:, -1:]  # (B, E)
-            before = torch.where(starts.view(-1, 1, 1), self._fresh(1), inverses[envs])
-            bonus, after = elliptical(before, phi)
+        bonus, after = elliptical(inverses[envs], self.embed(x[:, -1]) * valid[:, -1:])
+        if bool(starts.any()):
+            bonus[starts], after[starts] = self._from_start(x[starts], valid[starts])
         check_finite(bonus, "the reward")
         self.inverses = inverses.index_copy(0, envs, after)
         return bonus
 
+    @torch.no_grad()
+    def _from_start(self, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """Bonus ``(B,)`` and ``C^-1`` after episodes whose only steps are those of a window.
+
+        Where the newest step is the only one, no action caused it, and its bonus is 0.
+        """
+        phi = self.embed(x) * valid.unsqueeze(2)  # (B, L, E)
+        inverse = self._fresh(len(x))
+        for step in range(x.shape[1]):
+            bonus, inverse = elliptical(inverse, phi[:, step])
+        return bonus * valid[:, :-1].any(1), inverse
+
     def _fresh(self, count: int) -> Tensor:
         """The inverse matrices ``(count, E, E)`` of episodes that have seen nothing."""
-        one = torch.eye(self.embed_dim, device=self.device) / self.ridge
+        one = torch.eye(self.embed_dim, dtype=torch.float32, device=self.device) / self.ridge
         return one.expand(count, -1, -1)
 
     def extra_state(self) -> dict[str, Any]:

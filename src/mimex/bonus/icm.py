@@ -9,11 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_widths, tell_codes
+from mimex.bonus.inputs import check_one_hot_actions, check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
-from mimex.nn import processes
 from mimex.nn.mlp import mlp
 from mimex.types import Window
 
@@ -76,11 +75,11 @@ class InverseDynamics(MaskedPrediction):
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         if self.discrete is None and window.actions is not None:
-            whole = window.valid[:, -2:].all(1, keepdim=True)  # windows with a transition
-            codes = window.actions.ndim == 2
-            found = codes or tell_codes(window.actions[:, -1:], whole, None)
-            self.discrete = processes.agreed(found if bool(whole.any()) else None)
-        return super()._read(window)
+            self.discrete = window.actions.ndim == 2
+        raw, x, actions, valid = super()._read(window)
+        if self.discrete and actions is not None:
+            check_one_hot_actions(actions[:, -1][valid[:, -2:].all(1)])
+        return raw, x, actions, valid
 
     def extra_state(self) -> dict[str, Any]:
         """What actions are."""
@@ -104,8 +103,10 @@ class ICM(InverseDynamics):
         action_dim: Numbers an action, or the number of discrete actions; taken from the first
             window, or from the wrapped environment, when left out.
         length: Steps a window, at least 2; only the newest transition is looked at.
-        discrete: Actions are one of ``action_dim``; the inverse model then classifies. When left
-            out, whether they are one-hot tells.
+        discrete: Whether an action is one of ``action_dim`` (integers, or one-hot codes), so that
+            the inverse model classifies; otherwise it predicts all numbers of the action by squared
+            error. When left out, as the wrapped environment's action space says; without one, where
+            windows hold integers.
         embed_dim: Width of ``phi``.
         hidden: Width of the hidden layer of the inverse and of the forward model.
         lr: Learning rate of Adam.

@@ -88,22 +88,32 @@ def find_action_dim(window: Window, kind: str) -> int:
     return int(window.actions.shape[2])
 
 
-def tell_codes(features: Tensor, valid: Tensor, before: bool | None) -> bool:
-    """Whether the valid steps of ``features (B, L, D)`` are codes of discrete values, one or more.
+def check_codes(features: Tensor, valid: Tensor) -> None:
+    """Refuses steps ``(B, L, D)`` that are no one-hot codes, of one discrete value or of several.
 
-    They are if each has the same number of ones, not all of them, and zeros besides. What was
-    found ``before`` must hold on.
+    Codes are zeros and ones, with the same number of ones in every valid step.
     """
     rows = features[valid]
     ones = rows.sum(1)
-    same = len(rows) > 0 and bool((ones == ones[0]).all()) and 0 < float(ones[0]) < rows.shape[1]
-    found = same and bool(((rows == 0) | (rows == 1)).all())
-    if before and not found:
+    if not bool(((rows == 0) | (rows == 1)).all()) or not bool((ones == ones[:1]).all()):
         raise ValueError(
-            "features are not the codes of discrete values that they were so far (or that "
-            "one_hot=True says): make the bonus with one_hot=False."
+            "discrete_obs=True, but features are not one-hot codes of discrete values, zeros and "
+            "ones with the same number of ones in every step: make the bonus with "
+            "discrete_obs=False."
         )
-    return found
+
+
+def check_one_hot_actions(actions: Tensor) -> None:
+    """Refuses actions ``(n, A)`` that are not each one of A."""
+    ones = actions.sum(1)
+    if not bool(((actions == 0) | (actions == 1)).all()) or not bool((ones == 1).all()):
+        row = int(((actions != 0) & (actions != 1)).any(1).logical_or(ones != 1).nonzero()[0])
+        raise ValueError(
+            f"discrete=True, but action {actions[row].tolist()} is not one of "
+            f"action_dim={actions.shape[1]} (one 1, zeros besides): make the bonus with "
+            "discrete=False for continuous actions, for several discrete ones (MultiDiscrete), and "
+            "for sums of them (stride > 1)."
+        )
 
 
 def check_finite(values: Tensor, name: str, valid: Tensor | None = None) -> Tensor:
@@ -151,6 +161,29 @@ def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tens
             f"{size_name} - 1 = {size - 1}."
         )
     return nn.functional.one_hot(codes.long(), size).float()
+
+
+def in_own_mode(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
+    """A method of a bonus that runs as if no other thread and no mode of PyTorch were there.
+
+    The bonus's lock is held: threads take turns. Inference mode, in which nothing can be learned,
+    and autocast, whose rounding the errors of a trained bonus do not survive, are off.
+    """
+
+    @wraps(method)
+    def alone(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        own_precision = torch.autocast(self.device.type, enabled=False)
+        with self.lock, torch.inference_mode(False), torch.no_grad(), own_precision:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
+def outside_inference(window: Window) -> Window:
+    """The window, copied if it was made in inference mode: autograd takes no such tensors."""
+    parts = (window.features, window.valid, window.actions)
+    made_there = any(part is not None and part.is_inference() for part in parts)
+    return window.clone() if made_there else window
 
 
 def unchanged_if_refused(

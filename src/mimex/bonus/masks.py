@@ -76,12 +76,12 @@ def _counts(sizes: Tensor, ratio: float, largest: int) -> Tensor:
 
 def _uniform(valid: Tensor, generator: Generator) -> Tensor:
     """Uniform numbers of the shape of ``valid``, on its device."""
-    return torch.rand(valid.shape, generator=generator, device=valid.device)
+    return torch.rand(valid.shape, generator=generator, dtype=torch.float32, device=valid.device)
 
 
 def _uniform_below(size: Tensor, generator: Generator) -> Tensor:
     """Uniform integers from 0 to ``size - 1``, each of its own size; 0 where there are none."""
-    uniform = torch.rand(size.shape, generator=generator, device=size.device)
+    uniform = _uniform(size, generator)
     return torch.minimum((uniform * size).long(), size - 1).clamp(min=0)
 
 
@@ -129,13 +129,17 @@ class TimeMask(MaskDistribution):
 
 @dataclass(frozen=True)
 class FeatureMask(MaskDistribution):
-    """Hides a uniformly random ``ratio`` of the single numbers of a window.
+    """Hides a uniformly random ``ratio`` of the entries of a window, L steps of D features.
 
-    ``feature_dim`` may be left out where a bonus is given the mask: the bonus fills it in.
+    By default every entry ``(step, feature)`` is drawn independently: a feature that is hidden at
+    one step is mostly visible at another (with a ratio of 0.8 and five steps in 59 % of cases).
+    With ``tube`` a ``ratio`` of the D features is drawn, each of them hidden in all steps of the
+    window. ``feature_dim`` may be left out where a bonus is given the mask: the bonus fills it in.
     """
 
     ratio: float = 0.8
     feature_dim: int | None = None
+    tube: bool = False
 
     def __post_init__(self) -> None:
         _check_ratio(self.ratio, "The paper studies 0.8, 0.9 and 0.95.")
@@ -144,6 +148,10 @@ class FeatureMask(MaskDistribution):
         if self.feature_dim is None:
             raise ValueError("FeatureMask needs feature_dim to sample: FeatureMask(ratio, D).")
         batch, length = valid.shape
+        if self.tube:
+            features = valid.new_ones(batch, self.feature_dim)
+            count = hidden_count(self.feature_dim, self.ratio)
+            return _smallest(_uniform(features, generator), count).unsqueeze(1) & valid.unsqueeze(2)
         entries = valid.unsqueeze(2).expand(batch, length, self.feature_dim).reshape(batch, -1)
         scores, sizes = _uniform(entries, generator), valid.sum(1)
         if bool((sizes == length).all()):
@@ -157,11 +165,18 @@ class FeatureMask(MaskDistribution):
         return hidden.reshape(batch, length, self.feature_dim)
 
     def effective_ratio(self, length: int) -> float:
-        size = length * (self.feature_dim or 1)
+        size = (1 if self.tube else length) * (self.feature_dim or 1)
         return hidden_count(size, self.ratio) / size
 
     def require(self, length: int, masks: int) -> None:
-        if self.feature_dim is not None and length * self.feature_dim < 2:
+        if self.feature_dim is None:
+            return
+        if self.tube and self.feature_dim < 2:
+            raise ValueError(
+                f"feature_dim={self.feature_dim} leaves a tube mask no visible feature: use 2 or "
+                "more features, or tube=False (mask_type='feature')."
+            )
+        if length * self.feature_dim < 2:
             raise ValueError(
                 f"length={length} with feature_dim={self.feature_dim} is a single number: none "
                 "would stay visible. Use a longer window or AllMask()."
@@ -284,7 +299,7 @@ class MixtureMask(MaskDistribution):
         object.__setattr__(self, "weights", tuple(w / sum(weights) for w in weights))
 
     def sample(self, valid: Tensor, generator: Generator) -> Tensor:
-        weights = torch.tensor(self.weights, device=valid.device)
+        weights = torch.tensor(self.weights, dtype=torch.float32, device=valid.device)
         choice = torch.multinomial(weights, len(valid), replacement=True, generator=generator)
         masks = torch.stack([part.sample(valid, generator) for part in self.parts])  # (P, B, L)
         return masks[choice, torch.arange(len(valid), device=valid.device)]

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
+from mimex.bonus.inputs import in_own_mode
 from mimex.bonus.masks import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.size import COMPACT, AutoencoderSize
 from mimex.bonus.state import Shared
-from mimex.bonus.surprise import window_surprise
+from mimex.bonus.surprise import Loss, check_loss, window_surprise
 from mimex.types import Window
 
-MaskType = Literal["time", "feature"]
+MaskType = Literal["time", "feature", "tube"]
 Padding = Literal["ignore", "zeros"]
 
 
@@ -29,12 +30,13 @@ class MIMEx(MaskedPrediction):
     Args:
         feature_dim: Numbers a step; taken from the first window when left out.
         length: Steps a window, T.
-        mask_ratio: Share of the steps, or of the numbers, that is hidden (see ``effective_ratio``
-            for what whole steps make of it).
+        mask_ratio: Share of the steps, entries or features that is hidden (see ``effective_ratio``
+            for what rounding to whole ones makes of it).
         masks: Masks a window, averaged, K.
         mask_type: What is hidden: whole steps ("time", the paper's default, with a ratio of 0.7),
-            or single numbers of all steps ("feature", which loses fewer runs on a robot's far
-            goals: docs/results.md).
+            entries, that is features of single steps, each drawn independently ("feature", which
+            loses fewer runs on a robot's far goals: docs/results.md), or features in all steps of
+            the window ("tube").
         mask: Another mask distribution than these (``mimex.masks``).
         size: Widths and depths of the autoencoder; ``PAPER`` is the paper's, ``LARGER`` that
             with its larger decoder.
@@ -45,9 +47,13 @@ class MIMEx(MaskedPrediction):
         action_dim: Numbers an action, or the number of discrete actions; if given, they are shown.
         padding: Steps before an episode's first are neither seen nor scored ("ignore"), or are
             zeros like any other input ("zeros", as published).
-        one_hot: Whether steps are codes of discrete values, which are predicted as such and neither
-            normalised nor scored by squared error (``mimex.bonus.surprise``). When left out, the
-            first windows tell.
+        discrete_obs: Whether observations are discrete (integers, or one-hot codes), which are
+            predicted by softmax and neither normalised nor scored by squared error
+            (``mimex.bonus.surprise``). When left out, as the wrapped environment's observation
+            space says; without one, where windows hold integers.
+        loss: How discrete observations are predicted: "likelihood" (softmax, rewarded by the
+            likelihood less the entropy), or "squared" error, as all else and as in RND, ICM and
+            Disagreement, for comparisons with one loss.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -67,25 +73,34 @@ class MIMEx(MaskedPrediction):
         actions: bool = False,
         action_dim: int | None = None,
         padding: Padding = "ignore",
-        one_hot: bool | None = None,
+        discrete_obs: bool | None = None,
+        loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
         if padding not in get_args(Padding):
             raise ValueError(f"padding={padding!r} is unknown: use 'ignore' or 'zeros'.")
         if mask_type not in get_args(MaskType):
-            raise ValueError(f"mask_type={mask_type!r} is unknown: use 'time' or 'feature'.")
-        self.size, self.padding, self.one_hot = size or COMPACT, padding, one_hot
-        kind = TimeMask if mask_type == "time" else FeatureMask
+            raise ValueError(f"mask_type={mask_type!r}: use 'time', 'feature' or 'tube'.")
+        check_loss(loss)
+        self.loss: Loss = loss
+        self.size, self.padding, self.discrete_obs = size or COMPACT, padding, discrete_obs
+        if mask is None and mask_type == "time":
+            mask = TimeMask(mask_ratio)
         super().__init__(
             feature_dim,
             length=length,
-            mask=mask or kind(mask_ratio),
+            mask=mask or FeatureMask(mask_ratio, tube=mask_type == "tube"),
             masks=masks,
             lr=lr,
             uses_actions=actions,
             action_dim=action_dim,
             **shared,
         )
+
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes, not as numbers."""
+        return super().codes and self.loss == "likelihood"
 
     def build(self, feature_dim: int) -> nn.Module:
         """The autoencoder."""
@@ -108,13 +123,23 @@ class MIMEx(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The autoencoder's error on the hidden steps, or its surprise by codes."""
+        """The autoencoder's squared error on what is hidden."""
         targets = self.mask.targets(hidden)
-        if self.one_hot:
-            return window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
         errors = self.autoencoder.errors(x, hidden, valid, actions, targets)
         return errors, errors.new_zeros(len(x))
 
+    def score(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards, losses and the deviation over masks; of codes by their likelihood."""
+        if not self.codes:
+            return super().score(x, actions, valid, hidden)
+        targets = self.mask.targets(hidden)
+        beyond, losses = window_surprise(self.autoencoder, x, hidden, valid, actions, targets)
+        rewards, spread = self.over_masks(beyond, hidden)
+        return rewards, losses, spread
+
+    @in_own_mode
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What a mask hides of windows and how it would be filled in; changes nothing.
 
@@ -126,7 +151,7 @@ class MIMEx(MaskedPrediction):
         _, x, actions, valid = self._read(window)
         hidden = self.mask.draw(valid, 1, self._same_random())[0]
         filled = self.autoencoder.reconstruct(x, hidden, valid, actions)
-        if self.one_hot:
+        if self.codes:
             asked = hidden.view(*hidden.shape[:2], -1)  # the code is one of what is hidden
             filled = torch.where(asked, filled.masked_fill(~asked, -1e9).softmax(-1), filled)
         return hidden, filled

@@ -13,17 +13,20 @@ import torch
 from torch import Generator, Tensor
 
 from mimex.bonus.inputs import (
+    check_codes,
     check_finite,
     check_fraction,
     find_action_dim,
+    in_own_mode,
+    outside_inference,
     read_actions,
     read_features,
-    tell_codes,
     unchanged_if_refused,
 )
 from mimex.bonus.state import Resumable
 from mimex.nn import processes
 from mimex.nn.parallel import in_order, pieces
+from mimex.nn.running import RunningMeanStd
 from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
@@ -70,21 +73,31 @@ class MaskedPrediction(Resumable):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards, losses, and the deviation over masks of windows: ``(B,)`` each."""
         errors, beyond = self.errors(x, actions, valid, hidden)
+        means, spread = self.over_masks(errors, hidden)
+        return means.detach(), means + beyond, spread
+
+    def over_masks(self, errors: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation over masks of errors ``(K, B)``: ``(B,)`` each."""
         # A mask that hides nothing of a short window says nothing about it: it does not count.
         counts = hidden.flatten(2).any(2).sum(0).clamp(min=1)
         means = errors.sum(0) / counts
-        spread = errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
-        return means.detach(), means + beyond, spread
+        return means, errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
 
     def counts_as_data(self, valid: Tensor) -> Tensor:
         """The steps ``(B, L)`` that may be hidden and seen: here the valid ones."""
         return valid
+
+    @in_own_mode
+    def inputs(self, window: Window) -> Tensor:
+        """The features ``(B, L, D)`` of windows as the networks take them: encoded, normalised."""
+        return self._read(window)[1]
 
     @property
     def effective_ratio(self) -> float:
         """The share of a full window that is really hidden, after rounding to whole steps."""
         return self.mask.effective_ratio(self.length)
 
+    @in_own_mode
     @unchanged_if_refused()
     def reward(self, window: Window) -> Tensor:
         """Scores each window, ``(B,)``: what ``learn`` would pay now. Changes nothing."""
@@ -98,6 +111,7 @@ class MaskedPrediction(Resumable):
         rewards = torch.cat(in_order(score, self._pieces(range(len(x)))))
         return check_finite(rewards, "the reward")
 
+    @in_own_mode
     @unchanged_if_refused()
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
         """Scores all windows and trains on a random fraction of them, in one forward pass.
@@ -181,6 +195,7 @@ class MaskedPrediction(Resumable):
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Raw features, features as the networks take them, actions and validity of a window."""
+        window = outside_inference(window)
         raw = read_features(
             window, self.length, self.feature_dim or None, self.encoder, self.device
         )
@@ -190,13 +205,18 @@ class MaskedPrediction(Resumable):
             actions = read_actions(window, self.action_dim, self.device)
         if not self.feature_dim:
             self.start(raw.shape[2])
-        if self.one_hot is not False:
-            found = tell_codes(raw, window.valid.to(self.device), self.one_hot)
-            self.one_hot = processes.agreed(found) if self.one_hot is None else found
-        x = raw
-        if self.statistics is not None and not self.one_hot:
-            x = self.statistics.normalise(raw, FEATURE_CLIP)
-        return raw, x, actions, self.counts_as_data(window.valid.to(self.device))
+        if self.discrete_obs is None:  # nobody said so: integers are
+            self.discrete_obs = window.features.ndim == 2
+        if self.codes:
+            check_codes(raw, window.valid.to(self.device))
+        x, valid = raw, window.valid.to(self.device)
+        if self.statistics is not None and not self.codes:
+            statistics = self.statistics
+            if statistics.count == 0:  # nothing was learned yet: the batch is its own measure
+                statistics = RunningMeanStd(statistics.shape, self.device)
+                statistics.update_together(raw[valid])
+            x = statistics.normalise(raw, FEATURE_CLIP)
+        return raw, x, actions, self.counts_as_data(valid)
 
     def _same_random(self) -> Generator:
         """A copy of our generator: what it draws, ours will draw again."""

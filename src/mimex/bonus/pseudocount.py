@@ -11,7 +11,7 @@ from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import Shared
-from mimex.bonus.surprise import surprise
+from mimex.bonus.surprise import Loss, check_loss, surprise
 from mimex.nn.mlp import mlp
 
 
@@ -28,8 +28,12 @@ class PseudoCount(MaskedPrediction):
         masks: Masks a state, averaged, K.
         hidden: Widths of the predictor's hidden layers.
         lr: Learning rate of Adam; the default won a search (benchmarks/plans/bonus_search.toml).
-        one_hot: Whether states are codes of discrete values, which are predicted as such
-            (``mimex.bonus.surprise``). When left out, the first states tell.
+        discrete_obs: Whether observations are discrete (integers, or one-hot codes), which are
+            predicted by softmax (``mimex.bonus.surprise``). When left out, as the wrapped
+            environment's observation space says; without one, where windows hold integers.
+        loss: How discrete observations are predicted: "likelihood" (softmax, rewarded by the
+            likelihood less the entropy), or "squared" error, as all else and as in RND, ICM and
+            Disagreement, for comparisons with one loss.
         shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
     """
 
@@ -42,13 +46,21 @@ class PseudoCount(MaskedPrediction):
         *,
         hidden: tuple[int, ...] = (256, 256),
         lr: float = 3e-3,
-        one_hot: bool | None = None,
+        discrete_obs: bool | None = None,
+        loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
-        self.hidden, self.one_hot = hidden, one_hot
+        check_loss(loss)
+        self.loss: Loss = loss
+        self.hidden, self.discrete_obs = hidden, discrete_obs
         mask = FeatureMask(mask_ratio)
         super().__init__(feature_dim, length=length, mask=mask, masks=masks, lr=lr, **shared)
+
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes, not as numbers."""
+        return super().codes and self.loss == "likelihood"
 
     def build(self, feature_dim: int) -> nn.Module:
         """A perceptron from the visible numbers, and which ones they are, to all numbers."""
@@ -63,13 +75,26 @@ class PseudoCount(MaskedPrediction):
     def errors(
         self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The mean squared error of the hidden numbers of the newest state, or their surprise."""
+        """The mean squared error of the hidden numbers of the newest state."""
         state, hidden = x[:, -1], hidden[:, :, -1]  # (B, D), (K, B, D)
-        seen = state.masked_fill(hidden, 0.0)
-        predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
-        if self.one_hot:
-            likelihood, beyond = surprise(predicted, state.expand_as(predicted), hidden)
-            return beyond.clamp(min=0), likelihood.mean(0)
-        squares = (predicted - state).square() * hidden
+        squares = (self._predict(state, hidden) - state).square() * hidden
         errors = squares.sum(2) / hidden.sum(2).clamp(min=1)  # (K, B)
         return errors, errors.new_zeros(len(x))
+
+    def score(
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards, losses and the deviation over masks; of codes by their likelihood."""
+        if not self.codes:
+            return super().score(x, actions, valid, hidden)
+        state, newest = x[:, -1], hidden[:, :, -1]
+        logits = self._predict(state, newest)
+        likelihood, beyond = surprise(logits, state.expand_as(logits), newest)
+        rewards, spread = self.over_masks(beyond.clamp(min=0), hidden)
+        return rewards, likelihood.mean(0), spread
+
+    def _predict(self, state: Tensor, hidden: Tensor) -> Tensor:
+        """Predictions ``(K, B, D)`` of states ``(B, D)`` from what is not hidden of them."""
+        seen = state.masked_fill(hidden, 0.0)
+        predicted: Tensor = self.network(torch.cat([seen, hidden.to(seen.dtype)], dim=-1))
+        return predicted

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import io
 import math
+import pickle
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypedDict
 
 import torch
 from torch import Generator, Tensor, nn
 
-from mimex.bonus.inputs import Encoder, check_widths
+from mimex.bonus.inputs import Encoder, check_widths, in_own_mode
 from mimex.bonus.masks import FeatureMask, MaskDistribution
 from mimex.nn.generators import load_generator
 from mimex.nn.running import RunningMeanStd
@@ -80,6 +85,17 @@ def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what:
         raise ValueError(f"the state does not fit {what}: {'; '.join(differences[:3])}{more}.")
 
 
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """In this block new floating-point tensors are float32, whatever the default type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 class Shared(TypedDict, total=False):
     """What every method takes beside its own arguments; ``Resumable`` explains it."""
 
@@ -97,8 +113,8 @@ class Resumable(ABC):
         steps: Optimizer steps taken.
         trainable: Parameters by name.
         statistics: Of the features, where they are normalised.
-        one_hot: Whether features are codes of discrete values, for methods that tell them apart;
-            None until the first window tells.
+        discrete_obs: Whether observations are discrete, for methods that treat them differently;
+            None until it is known.
 
     Args:
         feature_dim: Numbers a step; taken from the first window when None.
@@ -110,12 +126,14 @@ class Resumable(ABC):
         action_dim: Numbers an action, or number of discrete actions, where actions are used; taken
             from the first window, or from the wrapped environment, when None.
         encoder: Turns raw observations into features; needed for images.
-        normalise: Feed features normalised by running statistics, clipped to +-5.
+        normalise: Feed features normalised by running statistics, clipped to +-5. Before the first
+            ``learn`` a batch is normalised by its own statistics.
         device: Where the networks live.
         seed: Of the initial weights and the masks.
     """
 
-    one_hot: bool | None = False
+    discrete_obs: bool | None = False
+    lock: threading.RLock  # whoever holds it may use the networks
     statistics: RunningMeanStd | None
     no_settings: ClassVar[tuple[str, ...]] = ("length", "device", "seed")
     """Parameters that are no settings of a run: as those that may be None, others choose them."""
@@ -123,7 +141,9 @@ class Resumable(ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if "normalize" in kwargs:
             raise TypeError(f"{cls.__name__} has no normalize=: it is spelt normalise=.")
-        return super().__new__(cls)
+        made = super().__new__(cls)
+        made.lock = threading.RLock()
+        return made
 
     def __init__(
         self,
@@ -157,10 +177,16 @@ class Resumable(ABC):
         if feature_dim is not None:
             self.start(feature_dim)
 
+    @property
+    def codes(self) -> bool:
+        """Whether features are treated as one-hot codes; those of an encoder never are."""
+        return bool(self.discrete_obs) and self.encoder is None
+
     @abstractmethod
     def build(self, feature_dim: int) -> nn.Module:
         """Makes the networks; parameters that do not require a gradient are not trained."""
 
+    @in_own_mode
     def start(self, feature_dim: int) -> None:
         """Makes networks, optimizer and statistics, with random numbers of our own seed."""
         mask = self.mask
@@ -168,7 +194,7 @@ class Resumable(ABC):
             mask = dataclasses.replace(mask, feature_dim=feature_dim)
         mask.require(self.length, self.masks)
         # On the CPU first: the same seed gives the same weights on every device.
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), single_precision():
             torch.manual_seed(self.seed)
             try:
                 network = self.build(feature_dim).to(self.device)
@@ -187,6 +213,23 @@ class Resumable(ABC):
         self.trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trainable.values(), lr=self.lr, fused=True)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a copy of its own, where multiprocessing would share the networks' memory."""
+        with self.lock:
+            content = io.BytesIO()
+            _OwnPickler(content, self).dump(self._but_the_lock())
+        return _unpickled, (type(self), content.getvalue())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        memo[id(self)] = made = type(self).__new__(type(self))
+        with self.lock:
+            vars(made).update(copy.deepcopy(self._but_the_lock(), memo))
+        return made
+
+    def _but_the_lock(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    @in_own_mode
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer, statistics, generator, counters, and what a method adds."""
         state: dict[str, Any] = {
@@ -194,7 +237,7 @@ class Resumable(ABC):
             "feature_dim": self.feature_dim,
             "length": self.length,
             "steps": self.steps,
-            "one_hot": self.one_hot if self.steps else None,
+            "discrete_obs": self.discrete_obs if self.steps else None,
             "generator": self.generator.get_state(),
             **self.extra_state(),
         }
@@ -212,6 +255,7 @@ class Resumable(ABC):
     def load_extra(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most have none)
         """Puts what ``extra_state`` gave back, once the networks are loaded."""
 
+    @in_own_mode
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         held, before = dict(vars(self)), self.state_dict()
@@ -239,9 +283,11 @@ class Resumable(ABC):
                 raise ValueError(
                     f"the state was saved with {name}={theirs}, this {kind} has {ours}."
                 )
-        one_hot = state.get("one_hot")
-        if one_hot not in (None, True, False):
-            raise ValueError(f"the state's one_hot is {one_hot!r}; expected true, false or null.")
+        discrete_obs = state.get("discrete_obs", state.get("one_hot"))  # as 0.2 saved it
+        if discrete_obs not in (None, True, False):
+            raise ValueError(
+                f"the state's discrete_obs is {discrete_obs!r}; expected true, false or null."
+            )
         if state["feature_dim"] and self.normalise != ("statistics" in state):
             found = "no statistics" if self.normalise else "statistics of features"
             raise ValueError(
@@ -261,7 +307,39 @@ class Resumable(ABC):
         else:
             self.feature_dim = 0  # it had seen nothing yet: the next window builds the networks
         self.load_extra(state)
-        if one_hot is not None:
-            self.one_hot = one_hot
+        if discrete_obs is not None:
+            self.discrete_obs = discrete_obs
         self.steps = int(state["steps"])
         load_generator(self.generator, state["generator"])
+
+
+class _OwnPickler(pickle.Pickler):
+    """Pickles what an object holds, and the object itself (an encoder may be its method) by name.
+
+    Args:
+        content: Is written to.
+        owner: The object.
+    """
+
+    def __init__(self, content: io.BytesIO, owner: Any) -> None:
+        super().__init__(content)
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return "owner" if obj is self._owner else None
+
+
+class _OwnUnpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, owner: Any) -> None:
+        super().__init__(io.BytesIO(content))
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._owner
+
+
+def _unpickled(kind: type[Resumable], content: bytes) -> Resumable:
+    """What ``__reduce__`` of a bonus pickled."""
+    made = kind.__new__(kind)
+    vars(made).update(_OwnUnpickler(content, made).load())
+    return made

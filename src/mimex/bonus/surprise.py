@@ -9,10 +9,21 @@ expects, is taken off before it is paid.
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
 from mimex.bonus.autoencoder import MaskedSequenceAutoencoder
+
+Loss = Literal["likelihood", "squared"]
+"""How discrete observations are predicted and scored."""
+
+
+def check_loss(loss: str) -> None:
+    """Refuses unknown losses."""
+    if loss not in get_args(Loss):
+        raise ValueError(f"loss={loss!r} is unknown: use 'likelihood' or 'squared'.")
 
 
 def surprise(logits: Tensor, codes: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from mimex.agents.ppo import PPO
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
 from mimex.bonus.scale import BonusScale
+from mimex.bonus.state import Resumable
 from mimex.config import TrainConfig, family_of
 from mimex.contracts import (
     Agent,
@@ -105,17 +106,37 @@ def make_algorithm(config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO | 
         return PPO(encoder, actions, config.ppo, seed_for(config, "actions"))
 
 
-def make_bonus(config: TrainConfig, feature_dim: int, action_dim: int) -> IntrinsicReward:
-    """The bonus that the settings name."""
+def make_bonus(
+    config: TrainConfig,
+    feature_dim: int,
+    action_dim: int,
+    *,
+    discrete_obs: bool = False,
+    discrete: bool = False,
+) -> IntrinsicReward:
+    """The bonus that the settings name.
+
+    Args:
+        config: The settings.
+        feature_dim: Features of a step.
+        action_dim: Numbers of an action.
+        discrete_obs: Features are one-hot codes of discrete observations.
+        discrete: Actions are one-hot codes, each of one discrete action.
+    """
     kind = bonus_class(config.bonus)
     if not hasattr(config, config.bonus):  # it has no settings, and looks at nothing
         plain: IntrinsicReward = kind()
         return plain
     chosen = vars(getattr(config, config.bonus))
     given: dict[str, Any] = {"seed": seed_for(config, "bonus"), "device": config.device_name}
-    if "action_dim" in signature(kind).parameters and chosen.get("actions", True):
+    parameters = signature(kind).parameters
+    if "action_dim" in parameters and chosen.get("actions", True):
         given["action_dim"] = action_dim
+    kinds = {"discrete_obs": discrete_obs, "discrete": discrete}
+    given |= {name: value for name, value in kinds.items() if name in parameters}
     bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
+    if isinstance(bonus, Resumable) and bonus.encoder is not None:
+        bonus.feature_dim = 0  # its encoder decides: the first window builds the networks
     return bonus
 
 
@@ -197,7 +218,13 @@ def _on_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock)
     view = make_view(config, env, algorithm.encoder.reader, algorithm.feature_dim)
     agent = OnPolicyAgent(
         algorithm,
-        make_bonus(config, _width(view, algorithm.feature_dim), algorithm.action_dim),
+        make_bonus(
+            config,
+            _width(view, algorithm.feature_dim),
+            algorithm.action_dim,
+            discrete_obs=algorithm.encoder.reader.discrete,
+            discrete=algorithm.actions.discrete and config.loop.stride == 1,
+        ),
         make_scale(config, config.ppo.intrinsic_discount, frames_per_step(env)),
         config.loop,
         view=view,
@@ -216,7 +243,12 @@ def _off_policy(config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock
     algorithm = make_algorithm(config, env)
     assert isinstance(algorithm, DrQv2)
     view = make_view(config, env, algorithm.reader, algorithm.feature_dim)
-    bonus = make_bonus(config, _width(view, algorithm.feature_dim), algorithm.action_dim)
+    bonus = make_bonus(
+        config,
+        _width(view, algorithm.feature_dim),
+        algorithm.action_dim,
+        discrete_obs=algorithm.reader.discrete and config.drqv2.features != "trunk",
+    )
     agent = OffPolicyAgent(
         algorithm,
         bonus,

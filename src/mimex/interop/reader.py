@@ -87,8 +87,16 @@ class SpaceReader:
         return self(_stack(values))
 
 
-def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceReader | None:
-    """Reads the actions of a space as this bonus wants them; None if it wants none."""
+def action_reader(
+    bonus: IntrinsicReward, space: spaces.Space[Any], stride: int = 1
+) -> SpaceReader | None:
+    """Reads the actions of a space as this bonus wants them; None if it wants none.
+
+    Args:
+        bonus: Is given the number of actions, and whether they are discrete, if it has neither.
+        space: Of one action.
+        stride: Steps whose actions are summed: sums of discrete ones are not discrete.
+    """
     if getattr(bonus, "encoder", None) is not None:
         raise ValueError(
             "the bonus has an encoder of its own: give encoder=... to the wrapper instead, which "
@@ -98,8 +106,6 @@ def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceRead
     learner: Any = bonus
     if getattr(bonus, "uses_actions", False) and learner.action_dim is None:
         learner.action_dim = found
-        if getattr(bonus, "discrete", False) is None:
-            learner.discrete = isinstance(space, spaces.Discrete)
     wanted = getattr(bonus, "action_dim", None)
     if wanted is None:
         return None
@@ -109,6 +115,8 @@ def action_reader(bonus: IntrinsicReward, space: spaces.Space[Any]) -> SpaceRead
             f"the bonus has action_dim={wanted}, but an action of {space} is {found} numbers "
             f"(discrete ones are one-hot): make the bonus with action_dim={found}."
         )
+    if getattr(bonus, "discrete", False) is None:
+        learner.discrete = isinstance(space, spaces.Discrete) and stride == 1
     return reader
 
 

@@ -28,7 +28,8 @@ class BonusTransform(Transform):  # type: ignore[misc]
     all environments share one bonus.
 
     Args:
-        bonus: The intrinsic reward. Discrete actions must be one-hot, as GymEnv gives them.
+        bonus: The intrinsic reward. Discrete actions must be one-hot, as GymEnv gives them: ICM and
+            E3B then take ``discrete=True``. For one-hot observations give ``discrete_obs=True``.
         add: Whether ``"reward"`` becomes the sum of both; ``"extrinsic_reward"`` keeps the other
             part.
         observation_key: What the bonus looks at.

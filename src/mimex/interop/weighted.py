@@ -15,6 +15,7 @@ from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder, unchanged_if_refused
 from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.checks import require_choice, require_positive
+from mimex.data.spaces import all_discrete
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import Key, SpaceReader, action_reader
 from mimex.types import Array, Metrics
@@ -68,7 +69,11 @@ class WeightedBonus:
     ) -> tuple[SpaceReader, SpaceReader | None]:
         """What makes rows of observations and, if the bonus wants them, of actions."""
         read = SpaceReader(observation_space, key=self.key, encoder=self.encoder)
-        return read, action_reader(self.bonus, action_space)
+        read_action = action_reader(self.bonus, action_space, self.stride)
+        if getattr(self.bonus, "discrete_obs", False) is None:
+            learner: Any = self.bonus
+            learner.discrete_obs = self.encoder is None and all_discrete(read.space)
+        return read, read_action
 
     @unchanged_if_refused("scale")
     def combine(self, extrinsic: Array, raw: Tensor, real: Tensor | None = None) -> Rewards:

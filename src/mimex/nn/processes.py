@@ -148,12 +148,6 @@ def every(value: Any) -> list[Any]:
     return [json.loads(content) for content in every_bytes(json.dumps(value).encode())]
 
 
-def agreed(found: bool | None) -> bool | None:
-    """Whether something holds in all processes that can tell; None where none can."""
-    known = [one for one in every(found) if one is not None]
-    return all(known) if known else None
-
-
 def average_gradients(parameters: Sequence[Tensor], beside: Tensor) -> Tensor:
     """Averages the gradients of parameters over all processes.
 

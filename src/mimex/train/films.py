@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.bonus.prediction import FEATURE_CLIP
-from mimex.nn.running import RunningMeanStd
 from mimex.types import Window
 
 WINDOWS = 4
@@ -24,8 +22,8 @@ NUMBERS = 64
 class Reconstructs(Protocol):
     """A bonus that can say what it thinks is behind its masks."""
 
-    statistics: RunningMeanStd | None  # with which it normalises features, if it does
-    one_hot: bool | None  # features are codes, which are never normalised
+    def inputs(self, window: Window) -> Tensor:
+        """The features ``(B, L, D)`` as the network takes them."""
 
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
         """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
@@ -45,9 +43,7 @@ def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[
         actions = None if window.actions is None else window.actions[full]
         some = Window(window.features[full], window.valid[full], actions)
         hidden, prediction = bonus.reconstruct(some)
-        seen = some.features.float()  # as the network takes them, like the prediction
-        if bonus.statistics is not None and not bonus.one_hot:
-            seen = bonus.statistics.normalise(seen, FEATURE_CLIP)
+        seen = bonus.inputs(some)
         # Where there are many numbers, those that differ most between the windows' steps.
         spread = seen.flatten(0, 1).var(dim=0, correction=0)
         kept = spread.topk(min(NUMBERS, len(spread))).indices.sort().values
