@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,25 @@ ASIDE = ".writing-"
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a path to write to, whose file takes the place of ``path`` when all went well.
 
-    On an error the unfinished file is removed and ``path`` is as it was.
+    On an error the unfinished file is removed, with the folder if it was made for it, and ``path``
+    is as it was.
     """
+    made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(ASIDE + path.name)
-    aside.unlink(missing_ok=True)  # left by a kill, or a link that somebody put there
-    os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
+        aside.unlink(missing_ok=True)  # left by a kill, or a link that somebody put there
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield aside
         if aside.lstat().st_size == 0:
             raise FileNotFoundError(f"nothing was written to {path}.")
         sync(aside)
         os.replace(aside, path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # which would hide the error
+            aside.unlink(missing_ok=True)
+            if made:
+                path.parent.rmdir()
         raise
     sync(path.parent)  # without it a power cut may forget the new name
 

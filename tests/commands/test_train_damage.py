@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
+from contextlib import contextmanager
 
 import pytest
 from tests.commands.test_train import A_ROLLOUT, command
@@ -259,3 +261,38 @@ def test_other_versions_than_at_the_start_are_told(run, capsys):
     assert "torch 1.0.0" in said
     assert "mimex 0.0.1" in said
     assert "may differ" in said
+
+
+@contextmanager
+def small_files(most):
+    """A file-size limit (bytes), as of `ulimit -f`: to a program much like a full disk."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@pytest.mark.parametrize("agent", ["ppo", "drqv2"])
+def test_no_room_for_the_first_checkpoint_is_no_end(tmp_path, finished, agent, capsys):
+    run = tmp_path / "run"
+    words = command(run, UPDATES) if agent == "ppo" else off_policy(run)
+    for _ in range(2):
+        with small_files(60_000):
+            assert main(words) == 1
+        assert "cannot write the checkpoint" in capsys.readouterr().err
+    lost = rows(run)
+    assert main(words) == 0
+    assert f"{len(lost)} rows are now in" in capsys.readouterr().out
+    assert rows(run)[: len(lost)] == lost
+    assert agent == "drqv2" or rows(run) == rows(finished)
+
+
+def off_policy(run):
+    return [
+        *("train", "gym/Pendulum-v1", "--agent", "drqv2", "--out", str(run), "--steps", "160"),
+        *("--off-policy.report-every", "32", "--drqv2.seed-steps", "16", "--drqv2.batch", "8"),
+        *("--drqv2.random-steps", "16", "--drqv2.hidden", "64", "--eval.episodes", "1"),
+        *("--track.checkpoint-every", "64", "--threads", "1"),
+    ]

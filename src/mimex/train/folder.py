@@ -8,6 +8,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -231,20 +232,28 @@ class RunFolder:
     def _begin_metrics(self, steps: list[float], first_save: int) -> list[str]:
         """Puts aside the rows at these steps, of a run that had no checkpoint yet."""
         left = [path.name for path in self.checkpoints.glob("*")]
-        # Of the rows from there on only the last can have been killed before its checkpoint; and
-        # the first checkpoint makes the folder, as a file that is not finished.
+        # The first row from there on may have been killed, or found no room, before its checkpoint;
+        # none can follow it without one. An earlier checkpoint, of a run that was told to stop,
+        # begins as a file that is not finished.
+        due = sum(step >= first_save for step in steps)
         emptied = self.checkpoints.is_dir() and not any(name.startswith(ASIDE) for name in left)
-        if steps and (emptied or sum(step >= first_save for step in steps) > 1):
+        if steps and (due > 1 or (due == 0 and emptied)):
             raise LostCheckpointsError(
                 f"{self.path} has metrics up to step {max(steps):,.0f}, but no checkpoint to "
                 "continue from: restore checkpoints/, or remove metrics.jsonl to start from the "
                 "beginning, or choose another folder."
             )
         self.rows = 0
+        with suppress(OSError):  # a kill of the run that now begins must not find it emptied
+            self.checkpoints.rmdir()
         if not self.metrics.exists() or self.metrics.stat().st_size == 0:
             return []
         before = self.metrics.with_suffix(".before.jsonl")
-        os.replace(self.metrics, before)
+        # Rows that were put aside earlier are the same as far as they go: the longer file is kept.
+        if before.is_file() and before.lstat().st_size >= self.metrics.stat().st_size:
+            self.metrics.unlink()
+        else:
+            os.replace(self.metrics, before)
         return [f"no checkpoint yet: from the beginning; {len(steps)} rows are now in {before}"]
 
     def _require_equal(
