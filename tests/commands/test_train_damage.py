@@ -95,6 +95,13 @@ def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys
     assert len(rows(run)) == LONGER
 
 
+def test_a_kill_before_the_copy_of_the_best_costs_no_best_policy(run):
+    last = max((run / "checkpoints").glob("step_*"))
+    save(last, load(last) | {"score": 1.0})
+    assert main(command(run, UPDATES)) == 0  # which has nothing left to train
+    assert (run / "checkpoints" / "best.safetensors").read_bytes() == last.read_bytes()
+
+
 @pytest.mark.parametrize("what", ["files", "folder"])
 def test_without_any_checkpoint_metrics_are_not_erased(run, what, capsys):
     shutil.rmtree(run / "checkpoints")

@@ -117,6 +117,37 @@ def test_the_best_is_kept_apart_also_after_a_restart(tmp_path):
     assert Checkpoints(tmp_path).best()[0] == 7
 
 
+def test_a_best_one_whose_copy_was_not_made_is_copied_later(tmp_path):
+    """A folder in place of the unfinished copy stands for a full disk, and for a kill."""
+    folder = tmp_path / "checkpoints"
+    Checkpoints(folder).save(1, state_of(1), best=0.1)
+    save(folder / "step_000000000002.safetensors", whole_of(2, 0.7))
+    in_the_way = folder / ".writing-best.safetensors"
+    in_the_way.mkdir()
+    with pytest.raises(OSError, match=r"cannot copy .*step_000000000002\.safetensors to .*best"):
+        Checkpoints(folder).redo_best()
+    in_the_way.rmdir()
+    save(folder / "step_000000000003.safetensors", whole_of(3, 0.7))
+    resumed = Checkpoints(folder)
+    resumed.redo_best()
+    assert resumed.best()[0] == 2  # the first of two that are as good
+    for step in (4, 5, 6):
+        resumed.save(step, state_of(step), best=0.5)
+    assert Checkpoints(folder).best()[0] == 2
+
+
+@pytest.mark.parametrize("score", [None, "high", float("nan"), [1]])
+def test_a_score_that_is_no_number_is_not_the_best(tmp_path, score):
+    save(tmp_path / "step_000000000001.safetensors", whole_of(1, score))
+    Checkpoints(tmp_path).redo_best()
+    assert Checkpoints(tmp_path).best() is None
+
+
+def whole_of(step, score):
+    """What the file of a step holds."""
+    return {"mimex": "0", "step": step, "score": score, "state": state_of(step)}
+
+
 def test_a_damaged_best_is_replaced_by_the_next_one_with_a_message(tmp_path, caplog):
     Checkpoints(tmp_path).save(1, state_of(1), best=5.0)
     (tmp_path / "best.safetensors").write_bytes(b"rubbish")

@@ -103,6 +103,7 @@ def train(config: TrainConfig) -> int:
             min(config.eval.every, config.track.checkpoint_every),
         )
         notes += [*folder.claim(*settings), *loaded]
+        checkpoints.redo_best()
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"

@@ -146,10 +146,7 @@ class Checkpoints:
             )
         path = self.folder / f"step_{step:012d}.safetensors"
         save(path, {"mimex": package_version("mimex"), "step": step, "score": best, "state": state})
-        if best is not None and best > self._score_to_beat():
-            with replacing(self._best_path) as aside:
-                shutil.copyfile(path, aside)
-            self._best_score = best
+        self._keep_if_best(path, best)
         paths = self._paths()
         for old in sorted(paths)[: -self.keep]:
             paths[old].unlink()
@@ -190,6 +187,15 @@ class Checkpoints:
             )
         return None
 
+    def redo_best(self) -> None:
+        """Copies the best checkpoint where a kill or a full disk came before its copy was made."""
+        for _, path in sorted(self._paths().items()):
+            try:
+                score = load(path)["score"]
+            except _MISFITS:  # ``latest`` has warned of it
+                continue
+            self._keep_if_best(path, score)
+
     def best(self) -> tuple[int, dict[str, Any]] | None:
         """The step and state with the greatest score; None if no save came with a score."""
         return self._open(self._best_path) if self._best_path.exists() else None
@@ -223,6 +229,20 @@ class Checkpoints:
     @property
     def _best_path(self) -> Path:
         return self.folder / "best.safetensors"
+
+    def _keep_if_best(self, path: Path, score: Any) -> None:
+        if not isinstance(score, int | float) or not score > self._score_to_beat():
+            return
+        try:
+            with replacing(self._best_path) as aside:
+                shutil.copyfile(path, aside)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot copy {path} to {self._best_path}: {error.strerror}. It is the best one so "
+                "far and intact; make room, then run again: the copy is made then",
+            ) from error
+        self._best_score = float(score)
 
     def _score_to_beat(self) -> float:
         if self._best_score is None:
