@@ -47,9 +47,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def append_to(path: Path) -> FileIO:
-    """Opens a file to append to, without a buffer; it is made, with its folder, when missing."""
+    """Opens a file to append to and read, without a buffer; made, with its folder, if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileIO(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    return FileIO(open_own(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+")
 
 
 def read_own(path: Path) -> bytes:

@@ -137,6 +137,18 @@ def test_a_run_whose_folder_is_renamed_stops_and_is_not_split(tmp_path):
     assert main(command(run, 8 if reached is None else reached[0] // A_ROLLOUT + 2)) == 0
 
 
+def test_metrics_that_are_replaced_while_a_run_is_on_lose_no_row(tmp_path, finished):
+    run = tmp_path / "run"
+    process = start(command(run, UPDATES))
+    wait_for_rows(process, run, 2)
+    (run / "edited").write_text("".join((run / "metrics.jsonl").read_text().splitlines(True)[:1]))
+    (run / "edited").rename(run / "metrics.jsonl")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "was replaced" in output
+    assert rows(run) == rows(finished)
+
+
 def test_a_run_whose_lock_file_is_removed_stays_alone(tmp_path, capsys):
     run = tmp_path / "run"
     process = start(command(run, 100_000))

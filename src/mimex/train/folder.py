@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mimex.files import ASIDE, append_to, open_own, read_object, read_own, replacing
+from mimex.track.sinks import row_step
 from mimex.train.about import about, versions
 from mimex.train.flat import flat_settings
 
@@ -196,9 +196,9 @@ class RunFolder:
         """
         content = read_own(self.metrics) if os.path.lexists(self.metrics) else b""
         *lines, tail = content.split(b"\n")
-        if _step(tail) is not None:
+        if row_step(tail) is not None:
             lines.append(tail)  # whole but for its end; otherwise a kill has cut it short
-        steps = [_step(line) for line in lines]
+        steps = [row_step(line) for line in lines]
         told = [step for step in steps if step is not None]
         if saved is None:
             return self._begin_metrics(told, first_save)
@@ -297,13 +297,3 @@ def _lock(descriptor: int) -> None:
     except OSError:  # a network disk that cannot lock a folder: there the file has to do
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise
-
-
-def _step(row: bytes) -> float | None:
-    """The step of a row of metrics; None of what is no row."""
-    try:
-        step = json.loads(row)["step"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return None
-    number = isinstance(step, int | float) and not isinstance(step, bool)
-    return step if number and 0 <= step < math.inf else None
