@@ -1,11 +1,15 @@
 """Whole runs in processes of their own: killed, stopped, resumed, broken."""
 
 import json
+import os
+import shlex
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
-from tests.processes import assert_equal, rows, start, start_new, wait_for_rows
+from tests.processes import PATIENCE, assert_equal, rows, start, start_new, wait_for_rows
 
 from mimex import MIMEx, Window
 from mimex.cli import main
@@ -108,6 +112,31 @@ def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_
     assert rows(stopped)[-1]["step"] == 9 * A_ROLLOUT
     assert main(command(stopped, 12)) == 0
     assert rows(stopped) == rows(straight)
+
+
+@pytest.mark.parametrize("output", ["closed", "full", "none"])
+def test_an_output_that_cannot_be_written_does_not_end_a_run(tmp_path, output):
+    """As of `mimex train ... | head -1`, `> /dev/full` and `>&-`."""
+    run = tmp_path / "run"
+    shell = {"closed": "", "full": " > /dev/full", "none": " >&-"}[output]
+    words = [sys.executable, "-m", "mimex.cli", *command(run, 12)]
+    process = subprocess.Popen(
+        ["sh", "-c", f"exec {shlex.join(words)}{shell}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    if output == "closed":
+        assert "FrankaReach" in process.stdout.readline()
+        process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(PATIENCE) == 0, said
+    assert len(rows(run)) == 12
+    assert Checkpoints(run / "checkpoints").latest()[0] == 13 * A_ROLLOUT
+    assert said.count("standard output cannot be written") == (output != "none"), said
+    assert "Traceback" not in said
+    assert "ignored" not in said
 
 
 def test_a_folder_in_use_is_refused(tmp_path, capsys):

@@ -131,8 +131,9 @@ def leave(code: int) -> NoReturn:
     now and then ("terminate called without an active exception"), and torchrun would take a run
     that is done and saved for a failed one.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, AttributeError):  # closed, or never there
+            stream.flush()
     os._exit(code)
 
 

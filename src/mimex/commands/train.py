@@ -27,7 +27,7 @@ from mimex.files import sync
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Place
-from mimex.track.display import Display
+from mimex.track.display import Display, lasting_output
 from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
 from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
@@ -70,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     leave(follow(place) if place.rank > 0 else train(parse(arguments).checked()))
 
 
+@lasting_output()
 def train(config: TrainConfig) -> int:
     """Trains to the end, or until Ctrl-C or SIGTERM; then the same call continues.
 
