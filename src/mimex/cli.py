@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,15 +30,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"mimex {__version__}")
         return 0
-    from mimex.envs.nearest import choose
-
     try:
+        from mimex.envs.nearest import choose  # loads NumPy, which takes a moment
+
         name = choose("the command", arguments[0], tuple(COMMANDS))
         _require_values(arguments)
         code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError) as error:
         print(f"mimex: {_words(error)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("mimex: interrupted; what was saved is intact", file=sys.stderr)
+        return 128 + signal.SIGINT
     return code
 
 

@@ -103,6 +103,38 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
     assert rows(run)[-1]["step"] > reached
 
 
+@pytest.mark.parametrize("module", ["numpy", "torch"])
+def test_ctrl_c_while_everything_is_imported_is_told_in_a_line(tmp_path, module):
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "mimex.cli", *command(tmp_path / "run", 1)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while f" {module}." not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    said = [line for line in process.stderr if not line.startswith("import time:")]
+    assert process.wait(PATIENCE) == 128 + signal.SIGINT
+    assert said == ["mimex: interrupted; what was saved is intact\n"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_ctrl_c_ends_at_once_and_in_a_line(tmp_path, monkeypatch, capsys):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+
+    def interrupted(*_, **__):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mimex.commands.train.evaluate", interrupted)
+        assert main(command(run, 12)) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "mimex: interrupted; what was saved is intact\n"
+    assert main(command(run, 12)) == main(command(straight, 12)) == 0
+    assert rows(run) == rows(straight)
+
+
 def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_in_evaluation):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert main(command(straight, 12)) == 0

@@ -176,7 +176,7 @@ def follow(place: Place) -> int:
                 if not _obeyed(training):
                     return 0
             _obeyed(training)
-        except LostProcessError:
+        except (LostProcessError, KeyboardInterrupt):
             return LOST  # the first process tells
     return 0
 
