@@ -235,3 +235,40 @@ def test_a_file_of_another_format_is_neither_passed_over_nor_removed(tmp_path):
     safetensors.torch.save_file({"w": torch.ones(2)}, newest, {"mimex": later})
     with pytest.raises(ValueError, match="use the version that wrote it"):
         Checkpoints(tmp_path).latest()
+
+
+def hostile(shape):
+    """A file with an empty tensor whose shape no program can hold."""
+    state = {"format": 1, "sha256": "", "state": {"dict": {}}}
+    header = {
+        "__metadata__": {"mimex": json.dumps(state)},
+        "t": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]},
+    }
+    content = json.dumps(header).encode()
+    return len(content).to_bytes(8, "little") + content
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [2**63, 0], [0, 2**64]])
+def test_a_shape_beyond_all_memory_is_damage(tmp_path, shape):
+    path = tmp_path / "x"
+    path.write_bytes(hostile(shape))
+    with pytest.raises(DamagedCheckpointError, match="x is cut short, altered or no"):
+        load(path)
+
+
+@pytest.mark.parametrize("step", [float("inf"), float("nan"), -1, 10**400, 2**63, "x", None])
+def test_a_step_that_is_none_is_passed_over(tmp_path, step, caplog):
+    Checkpoints(tmp_path).save(1, state_of(1))
+    whole = {"mimex": "0", "step": step, "score": None, "state": state_of(2)}
+    save(tmp_path / "step_000000000002.safetensors", whole)
+    assert Checkpoints(tmp_path).latest()[0] == 1
+    assert "step_000000000002.safetensors holds no step" in caplog.text
+
+
+def test_a_file_whose_content_is_no_state_is_damage(tmp_path):
+    save(tmp_path / "x", {"a": 1})
+    structure = [1, 2]
+    header = {"format": 1, "sha256": checksum(structure, {}), "state": structure}
+    safetensors.torch.save_file({}, tmp_path / "x", {"mimex": json.dumps(header)})
+    with pytest.raises(DamagedCheckpointError):
+        load(tmp_path / "x")

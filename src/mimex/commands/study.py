@@ -233,7 +233,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise ValueError(f"--set has {text!r}, but wants NAME=VALUE, such as steps=3000000")
     try:
         read = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or none that Python can read
         read = value
     return name.replace("-", "_"), read
 

@@ -20,6 +20,9 @@ from typing import Any, Literal, Protocol, SupportsFloat
 from mimex.files import append_to
 from mimex.types import Metrics
 
+LARGEST_STEP = 2.0**63
+"""Steps from here on are none: no setting can ask for so many."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -128,7 +131,7 @@ def row_step(row: bytes) -> float | None:
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     number = isinstance(step, int | float) and not isinstance(step, bool)
-    return step if number and 0 <= step < math.inf else None
+    return step if number and 0 <= step < LARGEST_STEP else None
 
 
 def _rows(content: bytes) -> list[tuple[float, bytes]]:

@@ -28,7 +28,8 @@ FORMAT = 1
 
 _HEADER = "mimex"  # one key only: safetensors writes several in random order
 
-_MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+_LARGEST_STEP = 2**63
 _log = logging.getLogger(__name__)
 
 
@@ -94,15 +95,17 @@ def from_bytes(content: bytes, path: str = "what another process sent") -> dict[
         header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
         if header["format"] != FORMAT:
             raise OtherFormatError(
-                f"{path} has the checkpoint format {header['format']}; this version of mimex "
+                f"{path} has the checkpoint format {header['format']!r}; this version of mimex "
                 f"reads format {FORMAT}: use the version that wrote it, or another folder."
             )
         if header["sha256"] != checksum(header["state"], tensors):
             raise DamagedCheckpointError(f"{path} was altered: its checksum does not match.")
-        state: dict[str, Any] = unpack(header["state"], tensors)
+        state = unpack(header["state"], tensors)
+        if not isinstance(state, dict):
+            raise DamagedCheckpointError(f"{path} holds no state.")
     except DamagedCheckpointError:
         raise
-    except (SafetensorError, *_MISFITS) as error:
+    except (SafetensorError, RuntimeError, *_MISFITS) as error:  # PyTorch on an impossible shape
         raise DamagedCheckpointError(
             f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: {error})."
         ) from error
@@ -221,6 +224,8 @@ class Checkpoints:
         saved = load(path)
         try:
             step, state = int(saved["step"]), saved["state"]
+            if not 0 <= step < _LARGEST_STEP:
+                raise ValueError(f"step {step}")
             self._opened = path, saved.get("mimex", "of an older version")
             return step, {**state}
         except _MISFITS as error:

@@ -203,6 +203,7 @@ class RunFolder:
         if saved is None:
             return self._begin_metrics(told, first_save)
         step, rows = saved
+        rows = rows if isinstance(rows, int) and rows >= 0 else None  # as of a checkpoint without
         kept = [
             line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step
         ][:rows]
