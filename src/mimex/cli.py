@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from mimex.files import printable
+
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
     "eval": "measure a run's policy: success rate with its interval, return, video",
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _require_values(arguments)
         code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError) as error:
-        print(f"mimex: {_words(error)}", file=sys.stderr)
+        print(f"mimex: {printable(_words(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("mimex: interrupted; what was saved is intact", file=sys.stderr)

@@ -78,6 +78,16 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def printable(text: str) -> str:
+    """A text that may come from a file of anybody, as a terminal can show it.
+
+    Escape sequences, which could move its cursor or change its title, become readable.
+    """
+    return "".join(
+        x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text
+    )
+
+
 def open_own(path: Path, flags: int) -> int:
     """Opens a regular file; never a symbolic link, which may lead anywhere, nor a pipe.
 

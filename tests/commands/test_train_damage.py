@@ -271,6 +271,29 @@ def test_a_horizon_that_is_no_number_of_steps_is_named(run, horizon, capsys):
     assert f"{run / 'config.json'} has {horizon!r} for horizon" in said
 
 
+CLEARS = "\x1b[2J\x1b]0;mine\x07"  # the screen, and gives the window another title
+
+
+def test_a_file_cannot_give_orders_to_the_terminal(run, capsys):
+    about = json.loads((run / "about.json").read_text())
+    about["versions"] |= {"torch": f"1.0{CLEARS}"}
+    (run / "about.json").write_text(json.dumps(about))
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert r"torch 1.0\x1b[2J" in said
+    assert not {"\x1b", "\x07"} & {*said}
+
+    def older(path):
+        saved = load(path)
+        save(path, saved | {"mimex": CLEARS, "state": without(saved["state"], "agent")})
+
+    damaged(run, older)
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert r"saved by mimex \x1b[2J" in said
+    assert not {"\x1b", "\x07"} & {*said}
+
+
 def test_other_versions_than_at_the_start_are_told(run, capsys):
     about = json.loads((run / "about.json").read_text())
     about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}

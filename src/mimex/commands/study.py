@@ -17,6 +17,7 @@ from rich.table import Table
 from mimex.commands.build import make_bonus, make_scale
 from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
+from mimex.files import printable
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
 from mimex.study.folder import StudyFolder
@@ -193,18 +194,19 @@ def _show(config: ShowConfig) -> int:
     plan, runs = config.runs()
     _first_seed(runs)
     if config.commands:
-        print("\n".join(shlex.join(["mimex", "train", *run.arguments]) for run in runs))
+        lines = (shlex.join(["mimex", "train", *run.arguments]) for run in runs)
+        print(printable("\n".join(lines)))
         return 0
     console = Console(markup=False)
-    console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n")
-    table = Table("task", *plan.axes, "seeds", "steps each", box=None)
+    console.print(printable(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n"))
+    table = Table("task", *map(printable, plan.axes), "seeds", "steps each", box=None)
     for task in dict.fromkeys(run.task for run in runs):
         of_task = [run for run in runs if run.task == task]
         labels = [
             " | ".join(dict.fromkeys(run.labels[axis] for run in of_task)) for axis in plan.axes
         ]
         seeds = len({run.seed for run in of_task})
-        table.add_row(task, *labels, str(seeds), f"{of_task[0].steps:,}")
+        table.add_row(*map(printable, (task, *labels)), str(seeds), f"{of_task[0].steps:,}")
     console.print(table)
     print(f"\n{len(runs)} runs, {sum(run.steps for run in runs):,} steps in all")
     return 0

@@ -19,6 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mimex.files import printable
+
 HEADLINES = (
     "train/success",
     "train/return",
@@ -116,7 +118,7 @@ class Screen(ExitStack):
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class Display(Screen):

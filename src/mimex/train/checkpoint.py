@@ -19,7 +19,7 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError
 
-from mimex.files import ASIDE, read_own, replacing
+from mimex.files import ASIDE, printable, read_own, replacing
 from mimex.train.about import package_version
 from mimex.train.packing import checksum, pack, unpack
 
@@ -107,7 +107,8 @@ def from_bytes(content: bytes, path: str = "what another process sent") -> dict[
         raise
     except (SafetensorError, RuntimeError, *_MISFITS) as error:  # PyTorch on an impossible shape
         raise DamagedCheckpointError(
-            f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: {error})."
+            f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: "
+            f"{printable(str(error))})."
         ) from error
     return state
 
