@@ -160,3 +160,12 @@ def test_play_writes_a_video_of_a_run(tmp_path):
     assert main(["train", "FrankaReach", "--steps", "64", "--out", str(run), *TINY]) == 0
     assert main(["play", str(run)]) == 0
     assert (run / "videos" / "play.mp4").stat().st_size > 1000
+
+
+def test_ctrl_c_is_answered_in_one_line(tmp_path, capsys):
+    """Here the examined set-up sends it to its own process."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\ndef make(**_):\n    os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    assert main(["doctor", f"{tmp_path / 'slow.py'}:make"]) == 130
+    assert capsys.readouterr().err == "mimex: interrupted; what was saved is intact\n"

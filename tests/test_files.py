@@ -70,3 +70,10 @@ def test_what_is_no_json_object_is_named(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"about\.json .* restore it"):
         read_object(path)
+
+
+def test_a_folder_that_was_made_for_a_file_goes_with_it(tmp_path):
+    for folder, there in ((tmp_path / "new", False), (tmp_path, True)):
+        with pytest.raises(ZeroDivisionError), replacing(folder / "file") as aside:
+            aside.write_text(str(1 / 0))
+        assert folder.exists() == there

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+
+from mimex.files import printable
 
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
@@ -29,15 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"mimex {__version__}")
         return 0
-    from mimex.envs.nearest import choose
-
     try:
+        from mimex.envs.nearest import choose  # loads NumPy, which takes a moment
+
         name = choose("the command", arguments[0], tuple(COMMANDS))
         _require_values(arguments)
         code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError) as error:
-        print(f"mimex: {_words(error)}", file=sys.stderr)
+        print(f"mimex: {printable(_words(error))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("mimex: interrupted; what was saved is intact", file=sys.stderr)
+        return 128 + signal.SIGINT
     return code
 
 

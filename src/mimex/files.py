@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,28 +23,33 @@ ASIDE = ".writing-"
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a path to write to, whose file takes the place of ``path`` when all went well.
 
-    On an error the unfinished file is removed and ``path`` is as it was.
+    On an error the unfinished file is removed, with the folder if it was made for it, and ``path``
+    is as it was.
     """
+    made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(ASIDE + path.name)
-    aside.unlink(missing_ok=True)  # left by a kill, or a link that somebody put there
-    os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
+        aside.unlink(missing_ok=True)  # left by a kill, or a link that somebody put there
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield aside
         if aside.lstat().st_size == 0:
             raise FileNotFoundError(f"nothing was written to {path}.")
         sync(aside)
         os.replace(aside, path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # which would hide the error
+            aside.unlink(missing_ok=True)
+            if made:
+                path.parent.rmdir()
         raise
     sync(path.parent)  # without it a power cut may forget the new name
 
 
 def append_to(path: Path) -> FileIO:
-    """Opens a file to append to, without a buffer; it is made, with its folder, when missing."""
+    """Opens a file to append to and read, without a buffer; made, with its folder, if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileIO(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    return FileIO(open_own(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+")
 
 
 def read_own(path: Path) -> bytes:
@@ -71,6 +76,16 @@ def read_object(path: Path) -> dict[str, Any]:
             "it, or use another folder."
         )
     return content
+
+
+def printable(text: str) -> str:
+    """A text that may come from a file of anybody, as a terminal can show it.
+
+    Escape sequences, which could move its cursor or change its title, become readable.
+    """
+    return "".join(
+        x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text
+    )
 
 
 def open_own(path: Path, flags: int) -> int:

@@ -119,6 +119,9 @@ def test_files_of_a_wrong_shape_are_named(run_folder, tmp_path, name, content, c
     [
         {"step": "x", "planes": [], "films": []},
         {"step": 3, "planes": 3, "films": []},
+        {"step": float("inf"), "planes": [{"shared": True}], "films": []},
+        {"step": 0, "planes": [{"shared": True}], "films": []},
+        {"step": 10**400, "planes": [{"shared": True}], "films": []},
         {"step": 3, "planes": [{}], "films": []},
         {"step": 3, "planes": [], "films": [{"kind": 3}]},
         {"step": 3, "planes": [], "films": 7},
@@ -130,6 +133,17 @@ def test_records_of_a_wrong_shape_are_named(run_folder, tmp_path, record, capsys
     error = capsys.readouterr().err
     assert str(run_folder / "novelty") in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["steps", "seed"])
+def test_settings_of_4000_digits_are_named(run_folder, tmp_path, name, capsys):
+    config = json.loads((run_folder / "config.json").read_text())
+    (run_folder / "config.json").write_text(json.dumps(config | {name: 10**4000}))
+    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
+    error = capsys.readouterr().err
+    assert f"{run_folder / 'config.json'} has" in error
+    assert f"for {name}" in error
+    assert len(error) < 500
 
 
 def test_a_record_that_leads_elsewhere_is_not_read(run_folder, tmp_path, capsys):

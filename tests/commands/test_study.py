@@ -67,6 +67,18 @@ settings = { steps = 96 }
 """
 
 
+@pytest.mark.parametrize("more", [(), ("--commands",)])
+def test_a_plan_cannot_give_orders_to_the_terminal(tmp_path, more, capsys):
+    path = tmp_path / "mine.toml"
+    text = PLANS["mask-ratio"].read_text()
+    path.write_text(text.replace('about = "How', 'about = "\\u001b[2JHow'))
+    words = ["study", "show", str(path), "--seeds", "1", "--set", "track.wandb=\x1b[2J", *more]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert r"\x1b[2J" in said
+    assert "\x1b" not in said
+
+
 def test_names_of_a_plan_are_shown_as_they_are(tmp_path, capsys):
     (tmp_path / "mine.toml").write_text(MARKUP)
     assert main(["study", "show", str(tmp_path / "mine.toml")]) == 0

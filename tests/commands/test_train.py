@@ -2,11 +2,15 @@
 
 import json
 import math
+import os
+import shlex
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
-from tests.processes import assert_equal, rows, start, start_new, wait_for_rows
+from tests.processes import PATIENCE, assert_equal, rows, start, start_new, wait_for_rows
 
 from mimex import MIMEx, Window
 from mimex.cli import main
@@ -122,6 +126,38 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
     assert rows(run)[-1]["step"] > reached
 
 
+@pytest.mark.parametrize("module", ["numpy", "torch"])
+def test_ctrl_c_while_everything_is_imported_is_told_in_a_line(tmp_path, module):
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "mimex.cli", *command(tmp_path / "run", 1)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while f" {module}." not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    said = [line for line in process.stderr if not line.startswith("import time:")]
+    assert process.wait(PATIENCE) == 128 + signal.SIGINT
+    assert said == ["mimex: interrupted; what was saved is intact\n"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_ctrl_c_ends_at_once_and_in_a_line(tmp_path, monkeypatch, capsys):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+
+    def interrupted(*_, **__):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mimex.commands.train.evaluate", interrupted)
+        assert main(command(run, 12)) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "mimex: interrupted; what was saved is intact\n"
+    assert main(command(run, 12)) == main(command(straight, 12)) == 0
+    assert rows(run) == rows(straight)
+
+
 def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_in_evaluation):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert main(command(straight, 12)) == 0
@@ -131,6 +167,31 @@ def test_a_stopped_evaluation_is_made_by_the_run_that_continues(tmp_path, stops_
     assert rows(stopped)[-1]["step"] == 9 * A_ROLLOUT
     assert main(command(stopped, 12)) == 0
     assert rows(stopped) == rows(straight)
+
+
+@pytest.mark.parametrize("output", ["closed", "full", "none"])
+def test_an_output_that_cannot_be_written_does_not_end_a_run(tmp_path, output):
+    """As of `mimex train ... | head -1`, `> /dev/full` and `>&-`."""
+    run = tmp_path / "run"
+    shell = {"closed": "", "full": " > /dev/full", "none": " >&-"}[output]
+    words = [sys.executable, "-m", "mimex.cli", *command(run, 12)]
+    process = subprocess.Popen(
+        ["sh", "-c", f"exec {shlex.join(words)}{shell}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    if output == "closed":
+        assert "FrankaReach" in process.stdout.readline()
+        process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(PATIENCE) == 0, said
+    assert len(rows(run)) == 12
+    assert Checkpoints(run / "checkpoints").latest()[0] == 13 * A_ROLLOUT
+    assert said.count("standard output cannot be written") == (output != "none"), said
+    assert "Traceback" not in said
+    assert "ignored" not in said
 
 
 def test_a_folder_in_use_is_refused(tmp_path, capsys):

@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
+from contextlib import contextmanager
 
 import pytest
 from tests.commands.test_train import A_ROLLOUT, command
@@ -93,6 +95,13 @@ def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys
     assert len(rows(run)) == LONGER
 
 
+def test_a_kill_before_the_copy_of_the_best_costs_no_best_policy(run):
+    last = max((run / "checkpoints").glob("step_*"))
+    save(last, load(last) | {"score": 1.0})
+    assert main(command(run, UPDATES)) == 0  # which has nothing left to train
+    assert (run / "checkpoints" / "best.safetensors").read_bytes() == last.read_bytes()
+
+
 @pytest.mark.parametrize("what", ["files", "folder"])
 def test_without_any_checkpoint_metrics_are_not_erased(run, what, capsys):
     shutil.rmtree(run / "checkpoints")
@@ -126,6 +135,18 @@ def test_a_run_whose_folder_is_renamed_stops_and_is_not_split(tmp_path):
     other.rename(run)
     reached = Checkpoints(run / "checkpoints").latest()
     assert main(command(run, 8 if reached is None else reached[0] // A_ROLLOUT + 2)) == 0
+
+
+def test_metrics_that_are_replaced_while_a_run_is_on_lose_no_row(tmp_path, finished):
+    run = tmp_path / "run"
+    process = start(command(run, UPDATES))
+    wait_for_rows(process, run, 2)
+    (run / "edited").write_text("".join((run / "metrics.jsonl").read_text().splitlines(True)[:1]))
+    (run / "edited").rename(run / "metrics.jsonl")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "was replaced" in output
+    assert rows(run) == rows(finished)
 
 
 def test_a_run_whose_lock_file_is_removed_stays_alone(tmp_path, capsys):
@@ -250,6 +271,29 @@ def test_a_horizon_that_is_no_number_of_steps_is_named(run, horizon, capsys):
     assert f"{run / 'config.json'} has {horizon!r} for horizon" in said
 
 
+CLEARS = "\x1b[2J\x1b]0;mine\x07"  # the screen, and gives the window another title
+
+
+def test_a_file_cannot_give_orders_to_the_terminal(run, capsys):
+    about = json.loads((run / "about.json").read_text())
+    about["versions"] |= {"torch": f"1.0{CLEARS}"}
+    (run / "about.json").write_text(json.dumps(about))
+    code, said = continued(run, capsys)
+    assert code == 0
+    assert r"torch 1.0\x1b[2J" in said
+    assert not {"\x1b", "\x07"} & {*said}
+
+    def older(path):
+        saved = load(path)
+        save(path, saved | {"mimex": CLEARS, "state": without(saved["state"], "agent")})
+
+    damaged(run, older)
+    code, said = continued(run, capsys)
+    assert code == 1
+    assert r"saved by mimex \x1b[2J" in said
+    assert not {"\x1b", "\x07"} & {*said}
+
+
 def test_other_versions_than_at_the_start_are_told(run, capsys):
     about = json.loads((run / "about.json").read_text())
     about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}
@@ -259,3 +303,38 @@ def test_other_versions_than_at_the_start_are_told(run, capsys):
     assert "torch 1.0.0" in said
     assert "mimex 0.0.1" in said
     assert "may differ" in said
+
+
+@contextmanager
+def small_files(most):
+    """A file-size limit (bytes), as of `ulimit -f`: to a program much like a full disk."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@pytest.mark.parametrize("agent", ["ppo", "drqv2"])
+def test_no_room_for_the_first_checkpoint_is_no_end(tmp_path, finished, agent, capsys):
+    run = tmp_path / "run"
+    words = command(run, UPDATES) if agent == "ppo" else off_policy(run)
+    for _ in range(2):
+        with small_files(60_000):
+            assert main(words) == 1
+        assert "cannot write the checkpoint" in capsys.readouterr().err
+    lost = rows(run)
+    assert main(words) == 0
+    assert f"{len(lost)} rows are now in" in capsys.readouterr().out
+    assert rows(run)[: len(lost)] == lost
+    assert agent == "drqv2" or rows(run) == rows(finished)
+
+
+def off_policy(run):
+    return [
+        *("train", "gym/Pendulum-v1", "--agent", "drqv2", "--out", str(run), "--steps", "160"),
+        *("--off-policy.report-every", "32", "--drqv2.seed-steps", "16", "--drqv2.batch", "8"),
+        *("--drqv2.random-steps", "16", "--drqv2.hidden", "64", "--eval.episodes", "1"),
+        *("--track.checkpoint-every", "64", "--threads", "1"),
+    ]

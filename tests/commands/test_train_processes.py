@@ -91,7 +91,11 @@ def continued_after(end, run, updates, count):
     children = others(process.pid)
     assert len(children) == 1
     code = end(process, children[0])
-    words = process.communicate()[0]
+    try:
+        words = process.communicate(timeout=120)[0]
+    finally:
+        if process.poll() is None:
+            process.kill()
     assert process.returncode == code, words
     wait_for_end(children[0])
     train_together(command(run, updates), 2)
@@ -118,6 +122,17 @@ def test_a_run_that_is_stopped_and_resumed_equals_one_that_is_not(straight, tmp_
         return 128 + signal.SIGTERM
 
     words = continued_after(stop, tmp_path / "run", 12, 4)
+    assert "stopped by SIGTERM" in words
+    assert_same_run(tmp_path / "run", straight)
+
+
+def test_a_process_that_is_suspended_does_not_keep_a_run_from_ending(straight, tmp_path):
+    def suspend_and_stop(process, child):
+        os.kill(child, signal.SIGSTOP)
+        process.terminate()
+        return 128 + signal.SIGTERM
+
+    words = continued_after(suspend_and_stop, tmp_path / "run", 12, 4)
     assert "stopped by SIGTERM" in words
     assert_same_run(tmp_path / "run", straight)
 

@@ -456,6 +456,17 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
     assert f"remove the folder {tmp_path}" in str(told.value)
 
 
+def test_a_file_of_an_environment_that_is_not_there_is_left_alone(tmp_path):
+    replay, _ = played(tmp_path, 30)
+    replay.save()
+    stray = tmp_path / "0099_000000000000_000000000007.safetensors"
+    stray.write_bytes(b"of another run")
+    loaded, _ = played(tmp_path, 0)
+    loaded.load_state_dict(replay.state_dict())
+    loaded.save()
+    assert stray.read_bytes() == b"of another run"
+
+
 def test_a_buffer_of_another_size_is_refused(tmp_path):
     replay, _ = played(tmp_path, 30)
     replay.save()

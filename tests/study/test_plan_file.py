@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,39 @@ def test_a_mistake_is_named_with_its_place(before, after, words, tmp_path):
     with pytest.raises(ValueError, match=words) as error:
         read_plan(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = " + "[" * 5000, "nested too deeply"),
+        (f"{'.'.join('a' * 5000)} = 1", "nested too deeply"),
+        (f"seeds = {'1' * 5000}", "4300 digits"),
+    ],
+)
+def test_a_file_that_python_cannot_read_is_named(tmp_path, text, words):
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{PLANS['mask-ratio'].read_text()}\n[settings.more]\n{text}")
+    with pytest.raises(ValueError, match=words) as error:
+        read_plan(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_pipe_is_no_plan(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(OSError, match=r"pipe\.toml is no regular file"):
+        find_plan(str(tmp_path / "pipe.toml"))
+    (tmp_path / "link.toml").symlink_to(PLANS["mask-ratio"])  # which its user has named
+    assert find_plan(str(tmp_path / "link.toml")).tasks
+
+
+@pytest.mark.parametrize("seeds", [10**6, 10**30, 10**400])
+def test_more_runs_than_anybody_makes_are_refused(tmp_path, seeds):
+    path = tmp_path / "mine.toml"
+    text = PLANS["mask-ratio"].read_text()
+    path.write_text(f"seeds = {seeds}\n{text.replace('seeds =', '# seeds =')}")
+    with pytest.raises(ValueError, match=r"seeds is .* at most 100,000"):
+        read_plan(path).runs("cpu")
 
 
 def test_a_file_is_not_overwritten(tmp_path):

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from benchmarks.drills import differences, outcome
+from tests.commands.test_train_damage import small_files
 from tests.processes import lines, rows, start, wait_for, wait_for_rows
 
 from mimex.cli import main
@@ -134,3 +135,14 @@ def test_a_killed_study_ends_as_if_undisturbed(tiny_plan, tmp_path):
         out = tmp_path / "straight" / planned.name
         assert main(["train", *planned.arguments, "--out", str(out), "--threads", "1"]) == 0
         assert differences(outcome(killed / "runs" / planned.name), outcome(out)) == []
+
+
+@pytest.mark.slow
+def test_a_study_without_room_for_first_checkpoints_continues_once_there_is(tiny_plan, tmp_path):
+    out = tmp_path / "study"
+    words = command(tiny_plan, out, "--seeds", "1")
+    with small_files(60_000):
+        assert main(words) == 1
+    assert main(words) == 0
+    assert set(starts(out).values()) == {3}
+    assert all(run[-1]["step"] == 320 for run, _ in results(out).values())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import time
+from contextlib import redirect_stdout
 
 import pytest
 from rich.console import Console
 
-from mimex.track.display import Display
+from mimex.track.display import Display, Output
 
 METRICS = {"train/success": 0.25, "train/return": 12.3456, "bonus/mean": 1e-3, "ppo/std": 0.9}
 
@@ -161,3 +163,14 @@ def test_a_title_is_shown_as_it_is_written():
     with Display(10, "run -> runs/[/x]", console=console) as display:
         display.update(1, {"train/[/y]": 1.0})
     assert "runs/[/x]" in out.getvalue()
+
+
+def test_words_to_a_closed_pipe_are_lost_and_nothing_else(capsys):
+    listen, tell = os.pipe()
+    os.close(listen)
+    with os.fdopen(tell, "w") as pipe, redirect_stdout(Output(pipe)):
+        with Display(1000, "x", plain_every=0, console=Console(force_terminal=False)) as display:
+            display.update(10, METRICS)
+            print("more", flush=True)
+        assert not pipe.isatty()
+    assert capsys.readouterr().err.count("standard output cannot be written (Broken pipe)") == 1

@@ -44,6 +44,62 @@ def test_numbers_that_json_does_not_know_become_null(tmp_path):
     }
 
 
+def replaced_by(path, text):
+    """As an editor and `sed -i` do it: a new file takes the place of the old one."""
+    aside = path.with_name("edited")
+    aside.write_text(text)
+    aside.rename(path)
+
+
+def steps_in(path):
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_a_file_that_is_replaced_costs_no_row(tmp_path, caplog):
+    path = tmp_path / "metrics.jsonl"
+    sink = JSONLines(path)
+    for step in (1, 2, 3):
+        sink.write(step, {"a": step})
+    edited = path.read_text().splitlines(keepends=True)[0].replace("1.0", "1.5")
+    replaced_by(path, edited.rstrip("\n"))  # read by the editor before the rows of 2 and 3
+    sink.write(4, {"a": 4.0})
+    assert steps_in(path) == [1, 2, 3, 4]
+    assert path.read_text().startswith(edited)
+    assert "was replaced" in caplog.text
+    assert "2 rows" in caplog.text
+    sink.write(5, {})
+    path.unlink()
+    sink.write(6, {})
+    assert steps_in(path) == [1, 2, 3, 4, 5, 6]
+    replaced_by(path, "")
+    sink.close()  # also after the last row
+    assert steps_in(path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_file_that_is_replaced_by_a_link_is_not_written_through(tmp_path):
+    path, victim = tmp_path / "metrics.jsonl", tmp_path / "victim"
+    sink = JSONLines(path)
+    victim.write_text("precious")
+    path.unlink()
+    path.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        sink.write(1, {})
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_that_is_renamed_takes_the_rows_along(tmp_path):
+    folder, other = tmp_path / "run", tmp_path / "other"
+    sink = JSONLines(folder / "metrics.jsonl")
+    sink.write(1, {})
+    folder.rename(other)
+    sink.write(2, {})
+    folder.mkdir()  # somebody else's
+    sink.write(3, {})
+    sink.close()
+    assert list(folder.iterdir()) == []
+    assert steps_in(other / "metrics.jsonl") == [1, 2, 3]
+
+
 LIMITED = """
 import pathlib, resource, sys
 from mimex.track.sinks import JSONLines

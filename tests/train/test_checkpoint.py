@@ -117,6 +117,37 @@ def test_the_best_is_kept_apart_also_after_a_restart(tmp_path):
     assert Checkpoints(tmp_path).best()[0] == 7
 
 
+def test_a_best_one_whose_copy_was_not_made_is_copied_later(tmp_path):
+    """A folder in place of the unfinished copy stands for a full disk, and for a kill."""
+    folder = tmp_path / "checkpoints"
+    Checkpoints(folder).save(1, state_of(1), best=0.1)
+    save(folder / "step_000000000002.safetensors", whole_of(2, 0.7))
+    in_the_way = folder / ".writing-best.safetensors"
+    in_the_way.mkdir()
+    with pytest.raises(OSError, match=r"cannot copy .*step_000000000002\.safetensors to .*best"):
+        Checkpoints(folder).redo_best()
+    in_the_way.rmdir()
+    save(folder / "step_000000000003.safetensors", whole_of(3, 0.7))
+    resumed = Checkpoints(folder)
+    resumed.redo_best()
+    assert resumed.best()[0] == 2  # the first of two that are as good
+    for step in (4, 5, 6):
+        resumed.save(step, state_of(step), best=0.5)
+    assert Checkpoints(folder).best()[0] == 2
+
+
+@pytest.mark.parametrize("score", [None, "high", float("nan"), [1]])
+def test_a_score_that_is_no_number_is_not_the_best(tmp_path, score):
+    save(tmp_path / "step_000000000001.safetensors", whole_of(1, score))
+    Checkpoints(tmp_path).redo_best()
+    assert Checkpoints(tmp_path).best() is None
+
+
+def whole_of(step, score):
+    """What the file of a step holds."""
+    return {"mimex": "0", "step": step, "score": score, "state": state_of(step)}
+
+
 def test_a_damaged_best_is_replaced_by_the_next_one_with_a_message(tmp_path, caplog):
     Checkpoints(tmp_path).save(1, state_of(1), best=5.0)
     (tmp_path / "best.safetensors").write_bytes(b"rubbish")
@@ -204,3 +235,40 @@ def test_a_file_of_another_format_is_neither_passed_over_nor_removed(tmp_path):
     safetensors.torch.save_file({"w": torch.ones(2)}, newest, {"mimex": later})
     with pytest.raises(ValueError, match="use the version that wrote it"):
         Checkpoints(tmp_path).latest()
+
+
+def hostile(shape):
+    """A file with an empty tensor whose shape no program can hold."""
+    state = {"format": 1, "sha256": "", "state": {"dict": {}}}
+    header = {
+        "__metadata__": {"mimex": json.dumps(state)},
+        "t": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]},
+    }
+    content = json.dumps(header).encode()
+    return len(content).to_bytes(8, "little") + content
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [2**63, 0], [0, 2**64]])
+def test_a_shape_beyond_all_memory_is_damage(tmp_path, shape):
+    path = tmp_path / "x"
+    path.write_bytes(hostile(shape))
+    with pytest.raises(DamagedCheckpointError, match="x is cut short, altered or no"):
+        load(path)
+
+
+@pytest.mark.parametrize("step", [float("inf"), float("nan"), -1, 10**400, 2**63, "x", None])
+def test_a_step_that_is_none_is_passed_over(tmp_path, step, caplog):
+    Checkpoints(tmp_path).save(1, state_of(1))
+    whole = {"mimex": "0", "step": step, "score": None, "state": state_of(2)}
+    save(tmp_path / "step_000000000002.safetensors", whole)
+    assert Checkpoints(tmp_path).latest()[0] == 1
+    assert "step_000000000002.safetensors holds no step" in caplog.text
+
+
+def test_a_file_whose_content_is_no_state_is_damage(tmp_path):
+    save(tmp_path / "x", {"a": 1})
+    structure = [1, 2]
+    header = {"format": 1, "sha256": checksum(structure, {}), "state": structure}
+    safetensors.torch.save_file({}, tmp_path / "x", {"mimex": json.dumps(header)})
+    with pytest.raises(DamagedCheckpointError):
+        load(tmp_path / "x")

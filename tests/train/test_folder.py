@@ -229,6 +229,16 @@ def test_rows_from_before_the_first_checkpoint_are_put_aside(tmp_path):
     assert not run.metrics.exists()
 
 
+def test_a_first_checkpoint_that_could_not_be_written_is_no_lost_one(tmp_path):
+    run = RunFolder(tmp_path)
+    run.metrics.write_text("".join(ROWS))
+    run.checkpoints.mkdir()  # whose first file did not fit the disk
+    assert "4 rows are now in" in run.restore_metrics(None, first_save=30)[0]
+    run.metrics.write_text(ROWS[0])  # ended sooner the next time
+    run.restore_metrics(None, first_save=30)
+    assert (tmp_path / "metrics.before.jsonl").read_text() == "".join(ROWS)
+
+
 def test_rows_of_checkpoints_that_are_gone_are_never_erased(tmp_path):
     run = RunFolder(tmp_path)
     run.metrics.write_text("".join(ROWS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -57,6 +59,10 @@ _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evalu
 
 REMEMBER_EPISODES = 10
 """Training episodes that DrQ-v2's metrics are about: as many as it evaluates."""
+
+
+class UntrustedModuleError(ValueError):
+    """The settings in a run folder name a module that the user has not agreed to import."""
 
 
 def seed_for(config: TrainConfig, purpose: str, *more: int) -> int:
@@ -294,19 +300,26 @@ def make_replay(
     )
 
 
-def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Policy, int]:
+def load_agent(
+    run: Path, which: Which, trust_modules: Collection[str] = ()
+) -> tuple[TrainConfig, Policy, int]:
     """The settings of a run, its agent, and the step that the agent was saved at.
 
     Args:
         run: The run folder.
         which: The "latest" checkpoint, or that of the "best" evaluation.
+        trust_modules: Modules that may be imported if the run's task is registered by one.
     """
     folder = RunFolder(run)
     saved_config = folder.config
     if saved_config is None:
         raise ValueError(f"{run} is no run folder: it has no config.json; `mimex train` makes one")
     try:
-        config = TrainConfig.from_dict(saved_config).checked()
+        config = TrainConfig.from_dict(saved_config)
+        _require_trusted(run, config, trust_modules)
+        config = config.checked()
+    except UntrustedModuleError:
+        raise
     except ValueError as error:
         raise ValueError(f"{run / 'config.json'} is no run's: {error}; restore it") from error
     checkpoints = Checkpoints(folder.checkpoints)
@@ -319,3 +332,13 @@ def load_agent(run: Path, which: Which) -> tuple[TrainConfig, Policy, int]:
     with checkpoints.fitting():
         agent.load_state_dict(saved[1]["agent"]["algorithm"])
     return config, agent, saved[0]
+
+
+def _require_trusted(run: Path, config: TrainConfig, trusted: Collection[str]) -> None:
+    """Raises an error if a folder's settings name a module that the user has not named."""
+    for module in family_of(config.task).modules(config):
+        if module not in trusted:
+            raise UntrustedModuleError(
+                f"{run / 'config.json'} names the module {module!r}, whose code would be executed: "
+                f"add --trust-modules {shlex.quote(module)} if you know who wrote it"
+            )

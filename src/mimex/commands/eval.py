@@ -34,6 +34,8 @@ class EvalConfig:
     """Act with the policy's noise, as in training."""
     video: Path | None = None
     """Also write an episode to this mp4."""
+    trust_modules: tuple[str, ...] = ()
+    """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -42,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if config.episodes is not None and config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
-    trained, agent, step = load_agent(config.run, config.checkpoint)
+    trained, agent, step = load_agent(config.run, config.checkpoint, config.trust_modules)
     env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
     title = f"{env.num_envs} episodes of {trained.title}"
     try:

@@ -41,6 +41,8 @@ class PlayConfig:
     """Of the first start."""
     checkpoint: Which = "latest"
     """Which of the run's checkpoints."""
+    trust_modules: tuple[str, ...] = ()
+    """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -52,8 +54,9 @@ def run(arguments: Sequence[str]) -> int:
     if config.expert:
         path = _expert(config)
     elif Path(config.what).is_dir():
-        trained, agent, _ = load_agent(Path(config.what), config.checkpoint)
-        path = config.video or Path(config.what) / "videos" / "play.mp4"
+        folder = Path(config.what)
+        trained, agent, _ = load_agent(folder, config.checkpoint, config.trust_modules)
+        path = config.video or folder / "videos" / "play.mp4"
         write_play(path, trained, agent, config.seed, config.episodes)
     elif config.what in NAMES:
         raise ValueError(

@@ -104,12 +104,13 @@ def beside(place: Place) -> Iterator[None]:
     port = listener.getsockname()[1]
     others = [_start(replace(place, rank=r, local_rank=r), port) for r in range(1, place.size)]
     try:
-        _meet(place, listener, others)
-        heard = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGCHLD, heard)
+        with _resuming(others):
+            _meet(place, listener, others)
+            heard = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGCHLD, heard)
     except LostProcessError as error:
         raise LostProcessError(_who(others, GRACE) or str(error)) from None
     else:
@@ -124,6 +125,34 @@ def beside(place: Place) -> Iterator[None]:
             other.wait()
 
 
+@contextmanager
+def _resuming(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """In this block a signal that is to end the run also lets suspended processes go on.
+
+    The first process waits for them outside of Python, where its own handlers do not run: so a
+    thread hears of signals through a socket.
+    """
+    hear, tell = socket.socketpair()
+    tell.setblocking(False)
+
+    def listen() -> None:
+        while told := hear.recv(64):
+            if {signal.SIGINT, signal.SIGTERM} & {*told}:
+                for other in others:
+                    other.send_signal(signal.SIGCONT)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    before = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        tell.close()
+        listener.join()
+        hear.close()
+
+
 def leave(code: int) -> NoReturn:
     """Ends a process that has done its part of a run, at once.
 
@@ -131,8 +160,9 @@ def leave(code: int) -> NoReturn:
     now and then ("terminate called without an active exception"), and torchrun would take a run
     that is done and saved for a failed one.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, AttributeError):  # closed, or never there
+            stream.flush()
     os._exit(code)
 
 

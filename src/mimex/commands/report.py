@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from mimex.files import printable
 from mimex.study.report import VIDEO_MEGABYTES, write_report
 
 
@@ -38,5 +39,5 @@ def run(arguments: Sequence[str]) -> int:
     )
     print(f"{written.path}: {written.runs} runs, {written.bytes / 1e6:.1f} MB")
     if written.left_out:
-        print(f"videos left out (see --video-mb): {', '.join(written.left_out)}")
+        print(f"videos left out (see --video-mb): {printable(', '.join(written.left_out))}")
     return 0

@@ -17,6 +17,7 @@ from rich.table import Table
 from mimex.commands.build import make_bonus, make_scale
 from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
+from mimex.files import printable
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
 from mimex.study.folder import StudyFolder
@@ -24,6 +25,7 @@ from mimex.study.plan import Plan, PlannedRun
 from mimex.study.plan_file import PLANS, copy_plan, find_plan
 from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
+from mimex.track.display import lasting_output
 from mimex.train.folder import RunFolder
 from mimex.train.signals import StopRequest
 
@@ -109,6 +111,7 @@ def run(arguments: Sequence[str]) -> int:
     return action(tyro.cli(kind, args=arguments[1:], prog=f"mimex study {name}"))
 
 
+@lasting_output()
 def _run(config: RunConfig) -> int:
     plan, runs = config.runs()
     for checked in _first_seed(runs):
@@ -191,18 +194,19 @@ def _show(config: ShowConfig) -> int:
     plan, runs = config.runs()
     _first_seed(runs)
     if config.commands:
-        print("\n".join(shlex.join(["mimex", "train", *run.arguments]) for run in runs))
+        lines = (shlex.join(["mimex", "train", *run.arguments]) for run in runs)
+        print(printable("\n".join(lines)))
         return 0
     console = Console(markup=False)
-    console.print(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n")
-    table = Table("task", *plan.axes, "seeds", "steps each", box=None)
+    console.print(printable(f"{plan.name}: {plan.about}\n{plan.scales[config.scale].about}\n"))
+    table = Table("task", *map(printable, plan.axes), "seeds", "steps each", box=None)
     for task in dict.fromkeys(run.task for run in runs):
         of_task = [run for run in runs if run.task == task]
         labels = [
             " | ".join(dict.fromkeys(run.labels[axis] for run in of_task)) for axis in plan.axes
         ]
         seeds = len({run.seed for run in of_task})
-        table.add_row(task, *labels, str(seeds), f"{of_task[0].steps:,}")
+        table.add_row(*map(printable, (task, *labels)), str(seeds), f"{of_task[0].steps:,}")
     console.print(table)
     print(f"\n{len(runs)} runs, {sum(run.steps for run in runs):,} steps in all")
     return 0
@@ -231,7 +235,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise ValueError(f"--set has {text!r}, but wants NAME=VALUE, such as steps=3000000")
     try:
         read = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or none that Python can read
         read = value
     return name.replace("-", "_"), read
 

@@ -27,7 +27,7 @@ from mimex.files import sync
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Place
-from mimex.track.display import Display
+from mimex.track.display import Display, lasting_output
 from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
 from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
@@ -71,6 +71,7 @@ def run(arguments: Sequence[str]) -> int:
     leave(follow(place) if place.rank > 0 else train(parse(arguments).checked()))
 
 
+@lasting_output()
 def train(config: TrainConfig) -> int:
     """Trains to the end, or until Ctrl-C or SIGTERM; then the same call continues.
 
@@ -107,6 +108,7 @@ def train(config: TrainConfig) -> int:
         notes += [*folder.claim(*settings), *loaded]
         if begun_with not in (None, config.horizon):
             notes.append(f"schedules run over {config.horizon} steps instead of {begun_with}")
+        checkpoints.redo_best()
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
@@ -190,7 +192,7 @@ def follow(place: Place) -> int:
                 if not _obeyed(training):
                     return 0
             _obeyed(training)
-        except LostProcessError:
+        except (LostProcessError, KeyboardInterrupt):
             return LOST  # the first process tells
     return 0
 

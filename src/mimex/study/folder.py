@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from mimex.files import open_own, read_object, replacing
+from mimex.files import open_own, printable, read_object, replacing
 from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
 from mimex.study.runs import Run, read_row
@@ -106,7 +106,7 @@ class StudyFolder:
     def last_words(self, name: str, lines: int = 5) -> list[str]:
         """The last lines that a run said."""
         log = _tail(self.log(name)).decode(errors="replace")
-        said = [line.rstrip() for line in log.splitlines()]
+        said = [printable(line.rstrip()) for line in log.splitlines()]
         return [line for line in said if line][-lines:]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,6 +16,9 @@ from mimex.envs.nearest import choose
 
 Settings = Mapping[str, Any]
 """Settings of `mimex train` by dotted name, such as ``{"mimex.mask_ratio": 0.7}``."""
+
+MOST_RUNS = 100_000
+"""Of one study."""
 
 FIGURES = ("curves", "ablation", "bars", "difficulty")
 
@@ -153,6 +157,12 @@ class Plan:
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
+        total = seeds * math.prod(map(len, (tasks, *axes)))
+        if total > MOST_RUNS:
+            raise ValueError(
+                f"--seeds is {str(seeds)[:40]}, which makes more than {MOST_RUNS:,} runs, but a "
+                f"study has at most {MOST_RUNS:,}: use fewer seeds, tasks or choices"
+            )
         runs = []
         numbers = range(self.first_seed, self.first_seed + seeds)
         for seed, task, labels in product(numbers, tasks, product(*axes)):

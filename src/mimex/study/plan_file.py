@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mimex.envs.nearest import choose
-from mimex.files import replacing
+from mimex.files import read_own, replacing
 from mimex.study.plan import Plan, Scale
 
 PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
@@ -53,11 +53,12 @@ def read_plan(path: Path) -> Plan:
             place.
     """
     try:
-        data = tomllib.loads(path.read_text())
+        # Whoever names a link means what it leads to; a pipe would be waited for.
+        return _plan(path.stem, tomllib.loads(read_own(path.resolve()).decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    try:
-        return _plan(path.stem, data)
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply: no plan needs that") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

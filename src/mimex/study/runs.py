@@ -91,9 +91,10 @@ def load_run(path: Path) -> Run:
         columns=read_columns(read_own(metrics) if metrics.exists() else b""),
     )
     for name, kind in _KINDS.items():
-        if not isinstance(run.config.get(name, kind()), kind):
+        value = run.config.get(name, kind())
+        if not isinstance(value, kind) or (isinstance(value, int) and abs(value) > _LARGEST_STEP):
             raise ValueError(
-                f"{config} has {run.config[name]!r} for {name}: restore it, or leave it out."
+                f"{config} has {repr(value)[:40]} for {name}: restore it, or leave it out."
             )
     told, resumed = run.about.get("versions", {}), run.about.get("resumed", [])
     if not isinstance(told, dict) or not isinstance(resumed, list):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from datetime import timedelta
-from typing import Self, TypeVar
+from typing import Any, Self, TextIO, TypeVar, cast
 
 from rich.columns import Columns
 from rich.console import Console, Group
@@ -16,6 +18,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from mimex.files import printable
 
 HEADLINES = (
     "train/success",
@@ -40,6 +44,58 @@ QUIET_SECONDS = 60.0
 Item = TypeVar("Item")
 
 
+class Output:
+    """A text stream whose reader may go away: then its words are lost, and nothing else.
+
+    Args:
+        file: Standard output, as a pipe that is closed early or a device that gets full.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        """Writes a text, if it can be."""
+        with self._surviving():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hands over what was written, if it can be."""
+        with self._surviving():
+            self._file.flush()
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            # What is written from now on goes nowhere, at the end of Python too.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
+            with suppress(OSError):  # standard error may be the same pipe
+                print(
+                    f"mimex: standard output cannot be written ({error.strerror}): going on "
+                    "without it",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """In this block standard output that cannot be written raises no error."""
+    if sys.stdout is None:  # closed from the start, and never written
+        yield
+        return
+    with redirect_stdout(cast("TextIO", Output(sys.stdout))):
+        yield
+
+
 class Screen(ExitStack):
     """A live picture on a terminal, which is given back at the end; elsewhere lines of text.
 
@@ -62,7 +118,7 @@ class Screen(ExitStack):
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class Display(Screen):

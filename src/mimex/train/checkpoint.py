@@ -19,7 +19,7 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError
 
-from mimex.files import ASIDE, read_own, replacing
+from mimex.files import ASIDE, printable, read_own, replacing
 from mimex.train.about import package_version
 from mimex.train.packing import checksum, pack, unpack
 
@@ -28,7 +28,8 @@ FORMAT = 1
 
 _HEADER = "mimex"  # one key only: safetensors writes several in random order
 
-_MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MISFITS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+_LARGEST_STEP = 2**63
 _log = logging.getLogger(__name__)
 
 
@@ -94,17 +95,20 @@ def from_bytes(content: bytes, path: str = "what another process sent") -> dict[
         header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
         if header["format"] != FORMAT:
             raise OtherFormatError(
-                f"{path} has the checkpoint format {header['format']}; this version of mimex "
+                f"{path} has the checkpoint format {header['format']!r}; this version of mimex "
                 f"reads format {FORMAT}: use the version that wrote it, or another folder."
             )
         if header["sha256"] != checksum(header["state"], tensors):
             raise DamagedCheckpointError(f"{path} was altered: its checksum does not match.")
-        state: dict[str, Any] = unpack(header["state"], tensors)
+        state = unpack(header["state"], tensors)
+        if not isinstance(state, dict):
+            raise DamagedCheckpointError(f"{path} holds no state.")
     except DamagedCheckpointError:
         raise
-    except (SafetensorError, *_MISFITS) as error:
+    except (SafetensorError, RuntimeError, *_MISFITS) as error:  # PyTorch on an impossible shape
         raise DamagedCheckpointError(
-            f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: {error})."
+            f"{path} is cut short, altered or no checkpoint ({type(error).__name__}: "
+            f"{printable(str(error))})."
         ) from error
     return state
 
@@ -146,10 +150,7 @@ class Checkpoints:
             )
         path = self.folder / f"step_{step:012d}.safetensors"
         save(path, {"mimex": package_version("mimex"), "step": step, "score": best, "state": state})
-        if best is not None and best > self._score_to_beat():
-            with replacing(self._best_path) as aside:
-                shutil.copyfile(path, aside)
-            self._best_score = best
+        self._keep_if_best(path, best)
         paths = self._paths()
         for old in sorted(paths)[: -self.keep]:
             paths[old].unlink()
@@ -190,6 +191,15 @@ class Checkpoints:
             )
         return None
 
+    def redo_best(self) -> None:
+        """Copies the best checkpoint where a kill or a full disk came before its copy was made."""
+        for _, path in sorted(self._paths().items()):
+            try:
+                score = load(path)["score"]
+            except _MISFITS:  # ``latest`` has warned of it
+                continue
+            self._keep_if_best(path, score)
+
     def best(self) -> tuple[int, dict[str, Any]] | None:
         """The step and state with the greatest score; None if no save came with a score."""
         return self._open(self._best_path) if self._best_path.exists() else None
@@ -215,6 +225,8 @@ class Checkpoints:
         saved = load(path)
         try:
             step, state = int(saved["step"]), saved["state"]
+            if not 0 <= step < _LARGEST_STEP:
+                raise ValueError(f"step {step}")
             self._opened = path, saved.get("mimex", "of an older version")
             return step, {**state}
         except _MISFITS as error:
@@ -223,6 +235,20 @@ class Checkpoints:
     @property
     def _best_path(self) -> Path:
         return self.folder / "best.safetensors"
+
+    def _keep_if_best(self, path: Path, score: Any) -> None:
+        if not isinstance(score, int | float) or not score > self._score_to_beat():
+            return
+        try:
+            with replacing(self._best_path) as aside:
+                shutil.copyfile(path, aside)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot copy {path} to {self._best_path}: {error.strerror}. It is the best one so "
+                "far and intact; make room, then run again: the copy is made then",
+            ) from error
+        self._best_score = float(score)
 
     def _score_to_beat(self) -> float:
         if self._best_score is None:

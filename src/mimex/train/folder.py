@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from mimex.files import ASIDE, append_to, open_own, read_object, read_own, replacing
+from mimex.track.sinks import row_step
 from mimex.train.about import about, versions
 from mimex.train.flat import flat_settings
 
@@ -195,13 +196,14 @@ class RunFolder:
         """
         content = read_own(self.metrics) if os.path.lexists(self.metrics) else b""
         *lines, tail = content.split(b"\n")
-        if _step(tail) is not None:
+        if row_step(tail) is not None:
             lines.append(tail)  # whole but for its end; otherwise a kill has cut it short
-        steps = [_step(line) for line in lines]
+        steps = [row_step(line) for line in lines]
         told = [step for step in steps if step is not None]
         if saved is None:
             return self._begin_metrics(told, first_save)
         step, rows = saved
+        rows = rows if isinstance(rows, int) and rows >= 0 else None  # as of a checkpoint without
         kept = [
             line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step
         ][:rows]
@@ -231,20 +233,28 @@ class RunFolder:
     def _begin_metrics(self, steps: list[float], first_save: int) -> list[str]:
         """Puts aside the rows at these steps, of a run that had no checkpoint yet."""
         left = [path.name for path in self.checkpoints.glob("*")]
-        # Of the rows from there on only the last can have been killed before its checkpoint; and
-        # the first checkpoint makes the folder, as a file that is not finished.
+        # The first row from there on may have been killed, or found no room, before its checkpoint;
+        # none can follow it without one. An earlier checkpoint, of a run that was told to stop,
+        # begins as a file that is not finished.
+        due = sum(step >= first_save for step in steps)
         emptied = self.checkpoints.is_dir() and not any(name.startswith(ASIDE) for name in left)
-        if steps and (emptied or sum(step >= first_save for step in steps) > 1):
+        if steps and (due > 1 or (due == 0 and emptied)):
             raise LostCheckpointsError(
                 f"{self.path} has metrics up to step {max(steps):,.0f}, but no checkpoint to "
                 "continue from: restore checkpoints/, or remove metrics.jsonl to start from the "
                 "beginning, or choose another folder."
             )
         self.rows = 0
+        with suppress(OSError):  # a kill of the run that now begins must not find it emptied
+            self.checkpoints.rmdir()
         if not self.metrics.exists() or self.metrics.stat().st_size == 0:
             return []
         before = self.metrics.with_suffix(".before.jsonl")
-        os.replace(self.metrics, before)
+        # Rows that were put aside earlier are the same as far as they go: the longer file is kept.
+        if before.is_file() and before.lstat().st_size >= self.metrics.stat().st_size:
+            self.metrics.unlink()
+        else:
+            os.replace(self.metrics, before)
         return [f"no checkpoint yet: from the beginning; {len(steps)} rows are now in {before}"]
 
     def _require_equal(
@@ -288,13 +298,3 @@ def _lock(descriptor: int) -> None:
     except OSError:  # a network disk that cannot lock a folder: there the file has to do
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise
-
-
-def _step(row: bytes) -> float | None:
-    """The step of a row of metrics; None of what is no row."""
-    try:
-        step = json.loads(row)["step"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return None
-    number = isinstance(step, int | float) and not isinstance(step, bool)
-    return step if number and 0 <= step < math.inf else None

@@ -101,6 +101,10 @@ class Family(ABC):
         choose("--reward", config.reward, self.rewards)
         choose("--observation", config.observation, self.observations)
 
+    def modules(self, config: TrainConfig) -> tuple[str, ...]:
+        """Names of the modules outside of mimex that the settings ask to import."""
+        return ()
+
     def kind(self, config: TrainConfig) -> str:
         """What tells runs on one task apart, in a word of a title and a folder's name."""
         return config.observation

@@ -104,6 +104,12 @@ class Gym(Family):
             raise ValueError(f"--gym.episode-steps is {steps}, but must be at least 1")
         config.gym.keywords()
 
+    def modules(self, config: TrainConfig) -> tuple[str, ...]:
+        # Environments that make other ones (GymV26Environment-v0) are given MODULE:ID as well.
+        ids = (config.task.removeprefix(self.prefix), *config.gym.keywords().values())
+        named = (each.rpartition(":")[0] for each in ids if isinstance(each, str))
+        return tuple(filter(None, named))
+
     def kind(self, config: TrainConfig) -> str:
         return config.agent
 

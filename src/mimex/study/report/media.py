@@ -38,7 +38,7 @@ def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[st
         try:
             planes = _planes(records, stages)
             moments = _moments(records[0])
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             folders = ", ".join(str(run.path / FOLDER) for run in group.runs)
             raise ValueError(
                 f"a record in {folders} has no maps and films of a run ({error!r}): restore or "
