@@ -9,10 +9,14 @@ NUMBERS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
 class Walk(gymnasium.Env):
-    """A walk on a line: one step is worth what it leads to the right; success beyond 1."""
+    """A walk on a line: one step is worth what it leads to the right; success beyond 1.
 
-    def __init__(self, space, discrete=False, render_mode=None):
-        self.observation_space, self.render_mode = space, render_mode
+    Args:
+        reports: When steps report success: "always", at the "end", or on "winning".
+    """
+
+    def __init__(self, space, discrete=False, render_mode=None, reports="always"):
+        self.observation_space, self.render_mode, self.reports = space, render_mode, reports
         one = spaces.Box(np.float32(-2), np.float32(3), (1,))
         self.action_space = spaces.Discrete(3, start=-1) if discrete else one
 
@@ -34,7 +38,9 @@ class Walk(gymnasium.Env):
         moved = 0.1 * float(np.asarray(action).item())
         self.place += moved
         done = abs(self.place) > 1
-        return self._observe(), moved, done, False, {"is_success": self.place > 1}
+        won = self.place > 1
+        reported = {"always": True, "end": done, "winning": won}[self.reports]
+        return self._observe(), moved, done, False, {"is_success": won} if reported else {}
 
 
 KINDS = {
@@ -43,6 +49,8 @@ KINDS = {
     "DictBox-v0": {"space": spaces.Dict({"place": NUMBERS, "again": NUMBERS})},
     "Picture-v0": {"space": IMAGE, "discrete": True},
     "Both-v0": {"space": spaces.Dict({"eye": IMAGE, "place": NUMBERS})},
+    "End-v0": {"space": NUMBERS, "discrete": True, "reports": "end"},
+    "Winning-v0": {"space": NUMBERS, "discrete": True, "reports": "winning"},
     "Endless-v0": {"space": NUMBERS},
 }
 for name, settings in KINDS.items():

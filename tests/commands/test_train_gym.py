@@ -133,3 +133,15 @@ def test_vector_environments_of_our_own_are_made_with_their_arguments(tmp_path, 
     error = capsys.readouterr().err
     assert "--gym.arguments" in error
     assert "sze" in error
+
+
+@pytest.mark.parametrize("task", ["End-v0", "Winning-v0"])
+def test_success_that_is_not_reported_at_every_step_is_counted(task, tmp_path):
+    more = ("--gym.episode-steps", "25", "--seed", "1")
+    assert main(command(f"{OWN}{task}", tmp_path, "ppo", 24, *more)) == 0
+    found = [row["train/success"] for row in rows(tmp_path) if "train/success" in row]
+    assert found
+    assert all(0 <= rate <= 1 for rate in found)
+    assert 0 < max(found) < 1
+    assert "train/success" in rows(tmp_path)[-1]
+    assert "eval/success" in rows(tmp_path)[-1]

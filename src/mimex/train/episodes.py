@@ -70,7 +70,8 @@ class Episodes(Observer):
             if condition is not None:
                 values = _numbers(info[name])
                 if any_ended:
-                    values = torch.where(ended, _numbers(info["final_info"][name]), values)
+                    final = info["final_info"].get(name, np.zeros(len(ended)))
+                    values = torch.where(ended, _numbers(final), values)
                 now = values > 0
                 self._note(condition, now)
                 before = self._met.get(condition, torch.zeros_like(ended))
@@ -103,11 +104,14 @@ class Episodes(Observer):
             self._meet()
         if self._last:
             found = {
-                f"train/{name}": float(np.mean([outcome[name] for outcome in self._last]))
-                for name in self._last[-1]
+                f"train/{name}": float(np.mean(self._column(name))) for name in self._last[-1]
             } | {"train/episodes": float(self.total)}
         firsts = {name: float(step * self._frames) for name, step in self._firsts.items()}
         return found | {f"explore/first_{name}": step for name, step in firsts.items()}
+
+    def _column(self, name: str) -> list[float]:
+        """An outcome of the last episodes; 0 for those that did not report it."""
+        return [outcome.get(name, 0.0) for outcome in self._last]
 
     def _meet(self) -> None:
         """Takes in how episodes ended in all processes, in the order of their ends."""
@@ -117,7 +121,10 @@ class Episodes(Observer):
             name: min(firsts[name] for firsts, _ in told if name in firsts) for name in names
         }
         ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
-        self._last.extend(outcome for _, outcome in ended)
+        for _, outcome in ended:
+            # What an earlier episode reported, success for one, and this one does not, is 0.
+            known = self._last[-1] if self._last else {}
+            self._last.append(dict.fromkeys(known, 0.0) | outcome)
         self.total += len(ended)
         self._new.clear()
 
@@ -128,7 +135,7 @@ class Episodes(Observer):
             "steps": self._steps.clone(),
             "met": {name: met.clone() for name, met in self._met.items()},
             "last": {
-                name: np.array([outcome[name] for outcome in self._last])
+                name: np.array(self._column(name))
                 for name in (self._last[-1] if self._last else ())
             },
             "total": self.total,

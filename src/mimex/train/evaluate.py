@@ -61,6 +61,7 @@ def evaluate(
     seed: int,
     deterministic: bool = True,
     step: int = 0,
+    reports_success: bool = False,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Evaluation:
     """Plays one episode in each environment; starts depend on the seed alone.
@@ -71,11 +72,12 @@ def evaluate(
         seed: Of the starts.
         deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
         step: The agent's steps so far, which DrQ-v2's noise depends on.
+        reports_success: The task is known to report success: an episode that does not has failed.
         progress: Is told how many steps were made in each environment, after each.
     """
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
-    success: NDArray[np.bool_] | None = None
+    success: NDArray[np.bool_] | None = np.zeros(env.num_envs, bool) if reports_success else None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
         actions = agent.policy(observation, deterministic=deterministic, step=step)
