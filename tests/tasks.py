@@ -1,8 +1,11 @@
 """Tiny environments for tests, as a user's own module registers them: gym/tests.tasks:ID."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
 NUMBERS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -56,3 +59,16 @@ KINDS = {
 for name, settings in KINDS.items():
     limit = None if name.startswith("Endless") else 15
     gymnasium.register(name, Walk, max_episode_steps=limit, kwargs=settings)
+
+
+def vector_only(num_envs, mode=None, **settings):
+    """Vector environments that report this way of resetting, or none."""
+    one = partial(Walk, NUMBERS, **settings)
+    env = SyncVectorEnv([one] * num_envs, autoreset_mode=mode or AutoresetMode.NEXT_STEP)
+    env.metadata = {} if mode is None else {"autoreset_mode": mode}
+    return env
+
+
+MODES = {"NextStep-v0": AutoresetMode.NEXT_STEP, "SameStep-v0": AutoresetMode.SAME_STEP}
+for name, mode in {**MODES, "Disabled-v0": AutoresetMode.DISABLED, "Silent-v0": None}.items():
+    gymnasium.register(name, vector_entry_point=vector_only, kwargs={"mode": mode})

@@ -126,6 +126,34 @@ def test_environments_reset_in_the_same_step():
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("NextStep-v0", "autoreset_mode is NEXT_STEP"),
+        ("Disabled-v0", "autoreset_mode is DISABLED"),
+        ("Silent-v0", "autoreset_mode is not in its metadata"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode")
+def test_vector_environments_that_do_not_reset_in_the_same_step_are_refused(
+    task, words, tmp_path, capsys
+):
+    run = tmp_path / "run"
+    assert main(command(f"{OWN}{task}", run, "ppo", 4)) == 1
+    error = capsys.readouterr().err
+    assert f"{OWN}{task}" in error
+    assert words in error
+    assert "SAME_STEP" in error
+    assert "entry_point" in error
+    assert [path.name for path in run.iterdir()] == [".lock"]
+
+
+def test_vector_environments_that_reset_in_the_same_step_are_made():
+    env = make_env(parse([f"{OWN}SameStep-v0"]), 2)
+    assert env.num_envs == 2
+    env.close()
+
+
 def test_vector_environments_of_our_own_are_made_with_their_arguments(tmp_path, capsys):
     sea = "gym/mimex/DeepSea-v0"
     assert make_env(parse([sea, "--gym.arguments", '{"size": 4}']), 2).episode_steps == 4

@@ -116,7 +116,7 @@ class Gym(Family):
             keywords["render_mode"] = render_mode
         try:
             if spec.entry_point is None:  # a vector environment, which ends its episodes itself
-                return gymnasium.make_vec(spec.id, num_envs, **keywords)
+                return _same_step(gymnasium.make_vec(spec.id, num_envs, **keywords), config.task)
             if limit is None:
                 raise ValueError(
                     f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
@@ -131,6 +131,20 @@ class Gym(Family):
             raise ValueError(f"{config.task} needs a package: {error}") from error
         except GymnasiumError as error:
             raise ValueError(f"{config.task} cannot be made: {error}") from error
+
+
+def _same_step(env: VectorEnv[Any, Any, Any], task: str) -> VectorEnv[Any, Any, Any]:
+    """The environments, if they report that they reset in the same step; an error otherwise."""
+    mode = env.metadata.get("autoreset_mode")
+    if mode in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
+        return env
+    env.close()
+    found = "not in its metadata" if mode is None else getattr(mode, "name", repr(mode))
+    raise ValueError(
+        f"{task} has vector environments alone, and their autoreset_mode is {found}, but training "
+        "needs those that reset in the same step and report final_obs (SAME_STEP): register the "
+        "single environment, too (entry_point), or let the vector environments reset so"
+    )
 
 
 def _known(name: str) -> str:
