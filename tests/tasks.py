@@ -9,19 +9,21 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
 NUMBERS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+MOVE = spaces.Box(np.float32(-2), np.float32(3), (1,))
 
 
 class Walk(gymnasium.Env):
     """A walk on a line: one step is worth what it leads to the right; success beyond 1.
 
     Args:
+        discrete: The action is Discrete, in place of a Box.
+        parts: The action is a space of several parts, of which the last moves.
         reports: When steps report success: "always", at the "end", or on "winning".
     """
 
-    def __init__(self, space, discrete=False, render_mode=None, reports="always"):
+    def __init__(self, space, discrete=False, render_mode=None, reports="always", parts=None):
         self.observation_space, self.render_mode, self.reports = space, render_mode, reports
-        one = spaces.Box(np.float32(-2), np.float32(3), (1,))
-        self.action_space = spaces.Discrete(3, start=-1) if discrete else one
+        self.action_space = parts or (spaces.Discrete(3, start=-1) if discrete else MOVE)
 
     def _observe(self):
         vector = np.array([self.place, 0.5], np.float32)
@@ -38,7 +40,9 @@ class Walk(gymnasium.Env):
         return self._observe(), {}
 
     def step(self, action):
-        moved = 0.1 * float(np.asarray(action).item())
+        assert self.action_space.contains(action)
+        last = action["move"] if isinstance(action, dict) else action
+        moved = 0.1 * float(np.ravel(last)[-1])
         self.place += moved
         done = abs(self.place) > 1
         won = self.place > 1
@@ -52,6 +56,9 @@ KINDS = {
     "DictBox-v0": {"space": spaces.Dict({"place": NUMBERS, "again": NUMBERS})},
     "Picture-v0": {"space": IMAGE, "discrete": True},
     "Both-v0": {"space": spaces.Dict({"eye": IMAGE, "place": NUMBERS})},
+    "MultiDiscrete-v0": {"space": NUMBERS, "parts": spaces.MultiDiscrete([2, 3], start=[0, -1])},
+    "MultiBinary-v0": {"space": NUMBERS, "parts": spaces.MultiBinary(2)},
+    "DictAction-v0": {"space": NUMBERS, "parts": spaces.Dict({"move": MOVE})},
     "End-v0": {"space": NUMBERS, "discrete": True, "reports": "end"},
     "Winning-v0": {"space": NUMBERS, "discrete": True, "reports": "winning"},
     "Endless-v0": {"space": NUMBERS},

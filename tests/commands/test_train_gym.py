@@ -39,6 +39,8 @@ def command(task, run, agent, rounds, *more):
         ("gym/Pendulum-v1", "drqv2"),
         (f"{OWN}Dict-v0", "ppo"),
         (f"{OWN}DictBox-v0", "drqv2"),
+        (f"{OWN}MultiDiscrete-v0", "ppo"),
+        (f"{OWN}MultiBinary-v0", "ppo"),
         (f"{OWN}Picture-v0", "ppo"),
         (f"{OWN}Both-v0", "drqv2"),
     ],
@@ -97,11 +99,13 @@ def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
     ("task", "words"),
     [
         ("gym/CartPole-v1", "the actions are discrete, but drqv2 needs"),
+        (f"{OWN}MultiDiscrete-v0", "the actions are discrete, but drqv2 needs"),
+        (f"{OWN}DictAction-v0", "gymnasium.wrappers.TransformAction"),
         ("gym/Blackjack-v1", "flatten it with gymnasium's FlattenObservation"),
     ],
 )
 def test_what_an_agent_cannot_play_is_told(task, words, tmp_path, capsys):
-    agent = "drqv2" if "Cart" in task else "ppo"
+    agent = "drqv2" if "drqv2" in words else "ppo"
     assert main(command(task, tmp_path, agent, 2, "--gym.episode-steps", "9")) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "config.json").exists()
