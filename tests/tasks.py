@@ -59,6 +59,7 @@ KINDS = {
     "MultiDiscrete-v0": {"space": NUMBERS, "parts": spaces.MultiDiscrete([2, 3], start=[0, -1])},
     "MultiBinary-v0": {"space": NUMBERS, "parts": spaces.MultiBinary(2)},
     "DictAction-v0": {"space": NUMBERS, "parts": spaces.Dict({"move": MOVE})},
+    "NoZero-v0": {"space": NUMBERS, "parts": spaces.Discrete(2, start=1)},
     "End-v0": {"space": NUMBERS, "discrete": True, "reports": "end"},
     "Winning-v0": {"space": NUMBERS, "discrete": True, "reports": "winning"},
     "Endless-v0": {"space": NUMBERS},

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 
 import pytest
 from tests.processes import rows
@@ -83,10 +84,26 @@ def test_a_run_saved_within_a_row_continues_with_new_episodes(tmp_path):
 def test_a_video_needs_what_the_environment_draws_with(tmp_path, capsys):
     run, video = tmp_path / "run", tmp_path / "video.mp4"
     assert main(command("gym/Pendulum-v1", run, "ppo", 2, "--gym.episode-steps", "5")) == 0
+    capsys.readouterr()
     drawn = main(["play", str(run), "--video", str(video)]) == 0
+    said = capsys.readouterr()
     assert drawn == (importlib.util.find_spec("pygame") is not None)
-    assert drawn or "pip install" in capsys.readouterr().err
+    assert drawn or "pip install" in said.err
     assert drawn == video.exists()
+    assert said.out.startswith("episode 1: return -")
+    assert (main(["eval", str(run), "--episodes", "2", "--video", str(video)]) == 0) == drawn
+
+
+def test_a_module_in_the_current_folder_is_found(tmp_path, monkeypatch, capsys):
+    """As with the console script, whose sys.path does not have the current folder."""
+    (tmp_path / "found_here.py").write_text("from tests.tasks import KINDS\n")
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", list(elsewhere))
+    assert main(command("gym/found_here:Numbers-v0", tmp_path / "run", "ppo", 2)) == 0
+    assert sys.path == [*elsewhere, str(tmp_path)]  # last: it hides nothing that is installed
+    assert main(command("gym/not_here:Numbers-v0", tmp_path / "other", "ppo", 2)) == 1
+    assert "run mimex from its folder" in capsys.readouterr().err
 
 
 def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):

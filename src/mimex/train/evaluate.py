@@ -96,19 +96,30 @@ def evaluate(
 
 
 def pictures(
-    env: VectorEnv[Any, Any, Any], agent: Policy, *, seed: int, episodes: int = 1
-) -> Iterator[NDArray[np.uint8]]:
-    """Pictures (height, width, 3) of episodes, one for each step.
+    env: VectorEnv[Any, Any, Any],
+    agent: Policy,
+    *,
+    seed: int,
+    episodes: int = 1,
+    ended: Callable[[Evaluation], None] = lambda outcome: None,
+) -> Iterator[Any]:
+    """Pictures (height, width, 3) of episodes, one for each step; None if they are not drawn.
 
     Args:
-        env: One environment, with ``render_mode="rgb_array"``.
+        env: One environment; with a ``render_mode`` its steps are drawn.
         agent: What acts, without noise.
         seed: Of the first start.
         episodes: How many.
+        ended: Is called with each episode's outcome.
     """
     observation, _ = env.reset(seed=seed)
+    returned, steps = 0.0, 0
     while episodes:
-        rendered: Any = env.render()
-        yield rendered[0]
-        observation, _, terminated, truncated, _ = env.step(agent.policy(observation))
-        episodes -= int(terminated[0] or truncated[0])
+        rendered: Any = env.render() if env.render_mode else None
+        yield None if rendered is None else rendered[0]
+        observation, rewards, terminated, truncated, info = env.step(agent.policy(observation))
+        returned, steps = returned + float(rewards[0]), steps + 1
+        if terminated[0] or truncated[0]:
+            found = final_successes(info)
+            ended(Evaluation(1, None if found is None else int(found[0]), returned, steps))
+            returned, steps, episodes = 0.0, 0, episodes - 1

@@ -15,8 +15,8 @@ WATCHED = dict.fromkeys(
     ("ppo/approx_kl", "ppo/lr", "ppo/std", "ppo/explained_variance", "train/success"), RECENT
 ) | {"train/episode_steps": 5, "train/return": 5}
 """Updates over which each number is averaged before anything is said of it. The steps of episodes
-and their returns are averages over hundreds of these already, and an agent that ends them does so early: on sparse
-FrankaReach within 20 updates."""
+and their returns are averages over hundreds of these already, and an agent that ends them does so
+early: on sparse FrankaReach within 20 updates."""
 
 STILL_KL = 1e-4
 """An update that moves the policy less than this does not move it: a healthy one is at 0.01."""

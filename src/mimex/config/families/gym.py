@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -124,6 +126,8 @@ class Gym(Family):
             one = partial(gymnasium.make, spec.id, max_episode_steps=limit, **keywords)
             return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         except TypeError as error:
+            if render_mode is not None and "render_mode" in str(error):
+                raise ValueError(f"{config.task} takes no render_mode") from error
             raise ValueError(
                 f"{config.task} cannot be made with --gym.arguments {config.gym.arguments}: {error}"
             ) from error
@@ -151,12 +155,15 @@ def _known(name: str) -> str:
     """An id, once the module that registers it has been imported; an error if it is missing."""
     named, _, name = name.rpartition(":")
     if named:
+        here = os.getcwd()
+        if not {"", here} & set(sys.path):  # as where the console script was started
+            sys.path.append(here)
         try:
             importlib.import_module(named)
         except ModuleNotFoundError as error:
             raise ValueError(
-                f"gym/{named}:{name} needs the module {error.name}: install it, or put its folder "
-                "into PYTHONPATH"
+                f"gym/{named}:{name} needs the module {error.name}: install it, run mimex from its "
+                "folder, or put that folder into PYTHONPATH"
             ) from error
         except Exception as error:  # whatever a user's module raises
             raise ValueError(
