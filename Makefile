@@ -27,7 +27,7 @@ docs: $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/torch.sh
 	PYTHON=$(PYTHON) bash scripts/setup.sh
 	@touch $@
 
