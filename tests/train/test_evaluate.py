@@ -78,7 +78,7 @@ class Still:
     """A policy that stays where it is."""
 
     def policy(self, observation, *, deterministic, step):
-        return np.zeros((len(observation), 1), np.float32)
+        return np.zeros(len(observation), np.int64)
 
 
 def test_a_task_that_reports_success_on_winning_alone_may_be_known_to_report_it():
