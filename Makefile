@@ -2,13 +2,16 @@
 PYTHON ?= python3
 READY := .venv/.ready
 
-.PHONY: demo test coverage lint docs setup clean
+.PHONY: demo test test-extras coverage lint docs setup clean
 
 demo: $(READY)
-	.venv/bin/python examples/demo.py --out demo
+	.venv/bin/mimex demo --out demo
 
 test: $(READY)
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu"
+
+test-extras:
+	PYTHON=$(PYTHON) bash scripts/test_extras.sh
 
 coverage: $(READY)
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist worksteal -m "not gpu" --cov --cov-report=term
@@ -24,9 +27,9 @@ docs: $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/torch.sh
 	PYTHON=$(PYTHON) bash scripts/setup.sh
 	@touch $@
 
 clean:
-	rm -rf .venv demo docs/_build
+	rm -rf .venv .venv-extras demo docs/_build

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
-say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
+. scripts/torch.sh
 
 if [ "$(id -u)" = 0 ]; then as_root=""; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root="sudo"; else as_root="none"; fi
 apt_updated=""
@@ -28,18 +28,7 @@ if [ ! -x .venv/bin/pip ]; then
     fi
 fi
 
-torch_version=$(sed -n 's/^torch==//p' constraints.txt)
-if ! .venv/bin/python -c 'import torch' 2>/dev/null; then
-    if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
-        say "installing PyTorch $torch_version (a GPU was found)"
-        .venv/bin/pip install --quiet "torch==$torch_version"
-    else
-        say "installing PyTorch $torch_version, CPU build (no GPU was found)"
-        .venv/bin/pip install --quiet "torch==$torch_version+cpu" 2>/dev/null \
-            || .venv/bin/pip install --quiet --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu "torch==$torch_version+cpu" 2>/dev/null \
-            || .venv/bin/pip install --quiet "torch==$torch_version"
-    fi
-fi
+install_torch .venv
 
 say "installing mimex and its development tools"
 .venv/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -32,9 +34,9 @@ def test_the_version_is_that_of_the_package(capsys):
         (["train", "FrankaReach", "--preset", "papr"], "did you mean 'paper'"),
         (["train", "FrankaReach", "--bonus", "ring"], "--bonus is 'ring', but must be one of"),
         (["eval", "nowhere"], "nowhere is no run folder"),
-        (["play", "FrankaReach"], "add --expert"),
-        (["play", "nothing"], "neither a run folder nor"),
-        (["play", "FrankaRech", "--expert"], "did you mean 'FrankaReach'"),
+        (["play", "FrankaReach"], "with --agent zero, random or expert"),
+        (["play", "nothing"], "nothing is no run folder"),
+        (["play", "FrankaRech", "--agent", "expert"], "did you mean 'FrankaReach'"),
         (["play", "nothing", "--episodes", "-3"], "--episodes is -3"),
         (["train", "FrankaReach", "--out", ""], "--out is empty"),
         (["train", "FrankaReach", "--out="], "--out is empty"),
@@ -130,6 +132,15 @@ def test_envs_lists_the_eight_tasks_and_their_variants(capsys):
     assert text.count("Kuka") == 4 + 1
     variant = next(line for line in text.splitlines() if "KukaReachLeft" in line)
     assert [cell.strip() for cell in variant.split("│")][2:4] == ["100", "100"]
+
+
+def test_envs_lists_the_tasks_without_mujoco():
+    code = "import sys; sys.modules['mujoco'] = None; from mimex.cli import main; main(['envs'])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr == ""
+    assert run.stdout.count("Kuka") == 4 + 1
+    assert "cartpole" in run.stdout
+    assert "pip install 'mimex[envs]'" in " ".join(run.stdout.split())
 
 
 @pytest.mark.parametrize("bonus", ["none", "mimex", "rnd", "icm", "pseudocount"])

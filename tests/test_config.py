@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,6 +152,57 @@ def test_every_setting_of_the_command_line_is_explained(capsys):
     text = capsys.readouterr().out
     for words in ("--ppo.epochs", "Passes over each rollout", "--mimex.mask-ratio", "--scale.beta"):
         assert words in text
+
+
+def help_of(*arguments, capsys):
+    with pytest.raises(SystemExit) as left:
+        parse(list(arguments))
+    assert left.value.code == 0
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown", "hidden"),
+    [
+        (
+            ("FrankaPick",),
+            ("--reward", "--observation", "--ppo.lr", "--world.engine", "--help-all"),
+            ("--ppo.adam-eps", "--scale.", "--rnd.", "--mimex.", "--drqv2.", "--gym.", "--replay."),
+        ),
+        (
+            ("gym/CartPole-v1", "--bonus", "rnd"),
+            ("--rnd.lr", "--scale.beta", "--gym.arguments", "--envs INT", "(default: 16)"),
+            ("--reward", "--observation", "--mimex.", "--world.", "--suite."),
+        ),
+        (
+            ("dmc/cartpole_swingup", "--bonus=mimex"),
+            ("--drqv2.batch", "--mimex.mask-ratio", "--suite.stack", "--observation"),
+            ("--ppo.", "--loop.", "--rnd.", "--reward", "--drqv2.tau"),
+        ),
+    ],
+)
+def test_help_shows_what_a_user_of_the_task_needs(arguments, shown, hidden, capsys):
+    text = help_of(*arguments, "--help", capsys=capsys)
+    assert [words for words in shown if words not in text] == []
+    assert [words for words in hidden if words in text] == []
+    assert "(default: 0)" in text
+    every = help_of(*arguments, "--help-all", capsys=capsys)
+    assert [words for words in hidden if words not in every] == []
+
+
+def test_help_is_short_and_has_the_tasks_defaults(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for task, steps in (("FrankaPick", "2000000"), ("gym/CartPole-v1", "300000")):
+        with pytest.raises(SystemExit):
+            parse([task, "-h"])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) < 120
+        assert any(steps in line for line in lines)
+
+
+def test_help_for_a_bonus_that_does_not_exist_names_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'mimex'"):
+        parse(["FrankaPick", "--bonus", "mimx", "--help"])
 
 
 def test_the_paper_preset_of_the_suite_is_the_release():

@@ -12,10 +12,11 @@ from mimex.files import printable
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
     "eval": "measure a run's policy: success rate with its interval, return, video",
-    "play": "make a video of a run's policy, or of a task's scripted expert",
+    "play": "play a run's policy or a task, print the outcome and make a video",
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
+    "demo": "see what a bonus is for: a game and a robot's task, without and with MIMEx",
     "doctor": "check that a bonus is right and reaches your algorithm's update",
 }
 

@@ -240,9 +240,18 @@ def final_observations(step: Step) -> Any:
 
 
 def final_successes(info: Mapping[str, Any]) -> Any:
-    """Whether episodes that ended succeeded, ``(N,)``; None where the task does not say so."""
+    """Whether episodes that ended succeeded, ``(N,)``; None where none of them reports it.
+
+    Where Gymnasium's mask says that an episode does not report success, it had none.
+    """
     final = info.get("final_info", {})
-    return final.get("success", final.get("is_success"))
+    name = next((name for name in ("success", "is_success") if name in final), None)
+    if name is None:
+        return None
+    values, reported = final[name], final.get(f"_{name}")
+    if reported is None or isinstance(values, Tensor):
+        return values
+    return np.where(reported, values, False).astype(bool) if np.any(reported) else None
 
 
 def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:

@@ -1,5 +1,6 @@
 """What environments get, and policies against PyTorch's own distributions."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -32,9 +33,34 @@ def test_discrete_actions_are_one_hot_to_the_agent():
     assert writer(codes).tolist() == [-1, 1]
 
 
-def test_other_action_spaces_are_refused_with_the_remedy():
-    with pytest.raises(ValueError, match="agents take a Box of real numbers or Discrete"):
-        ActionWriter(spaces.MultiDiscrete([2, 3]))
+@pytest.mark.parametrize(
+    ("space", "sizes", "first", "last"),
+    [
+        (spaces.MultiDiscrete([2, 3], start=[5, -1]), (2, 3), [5, -1], [6, 1]),
+        (spaces.MultiDiscrete([[2], [3]]), (2, 3), [[0], [0]], [[1], [2]]),
+        (spaces.MultiBinary(2), (2, 2), [0, 0], [1, 1]),
+    ],
+)
+def test_several_discrete_actions_are_one_hot_codes_one_after_the_other(space, sizes, first, last):
+    writer = ActionWriter(space)
+    assert (writer.sizes, writer.size, writer.discrete) == (sizes, sum(sizes), True)
+    ends = torch.zeros(2, writer.size)
+    for start, size in zip((0, sizes[0]), sizes, strict=True):
+        ends[0, start] = ends[1, start + size - 1] = 1
+    acted = writer(ends)
+    assert acted.tolist() == [first, last]
+    assert all(space.contains(action) for action in acted)
+
+
+def test_other_action_spaces_are_refused_with_a_remedy_that_works():
+    env = gymnasium.make("tests.tasks:DictAction-v0")
+    with pytest.raises(ValueError, match=r"gymnasium\.wrappers\.TransformAction"):
+        ActionWriter(env.action_space)
+    single = spaces.Box(np.float32(-2), np.float32(3), (1,))
+    wrapped = gymnasium.wrappers.TransformAction(env, lambda a: {"move": a}, single)
+    wrapped.reset(seed=0)
+    (action,) = ActionWriter(wrapped.action_space)(torch.ones(1, 1))
+    assert wrapped.step(action)[1] == pytest.approx(0.3)
 
 
 def test_a_gaussian_is_the_textbooks():
@@ -49,7 +75,7 @@ def test_a_gaussian_is_the_textbooks():
 
 
 def test_a_categorical_is_the_textbooks():
-    ours, outputs = Categorical(), torch.randn(7, 4)
+    ours, outputs = Categorical([4]), torch.randn(7, 4)
     theirs = distributions.Categorical(logits=outputs)
     drawn = ours.sample(outputs, Generator().manual_seed(0))
     assert drawn.sum(1).tolist() == [1.0] * 7
@@ -59,9 +85,25 @@ def test_a_categorical_is_the_textbooks():
     assert torch.equal(ours.mode(outputs).argmax(1), outputs.argmax(1))
 
 
+def test_several_choices_are_independent_categoricals():
+    sizes, outputs = [2, 3], torch.randn(7, 5)
+    ours, theirs = (
+        Categorical(sizes),
+        [distributions.Categorical(logits=logits) for logits in outputs.split(sizes, 1)],
+    )
+    drawn = ours.sample(outputs, Generator().manual_seed(0))
+    codes = drawn.split(sizes, 1)
+    assert all(code.sum(1).tolist() == [1.0] * 7 for code in codes)
+    logs = [each.log_prob(code.argmax(1)) for each, code in zip(theirs, codes, strict=True)]
+    torch.testing.assert_close(ours.log_prob(outputs, drawn), sum(logs))
+    torch.testing.assert_close(ours.entropy(outputs), sum(each.entropy() for each in theirs))
+    likeliest = [logits.argmax(1).tolist() for logits in outputs.split(sizes, 1)]
+    assert [c.argmax(1).tolist() for c in ours.mode(outputs).split(sizes, 1)] == likeliest
+
+
 def test_codes_are_drawn_as_often_as_they_are_likely():
     outputs = torch.tensor([[0.5, 0.3, 0.2]]).log().expand(20_000, 3)
-    share = Categorical().sample(outputs, Generator().manual_seed(0)).mean(0)
+    share = Categorical([3]).sample(outputs, Generator().manual_seed(0)).mean(0)
     assert share.tolist() == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
 
 

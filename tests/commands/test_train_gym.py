@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 
 import pytest
 from tests.processes import rows
@@ -39,6 +40,8 @@ def command(task, run, agent, rounds, *more):
         ("gym/Pendulum-v1", "drqv2"),
         (f"{OWN}Dict-v0", "ppo"),
         (f"{OWN}DictBox-v0", "drqv2"),
+        (f"{OWN}MultiDiscrete-v0", "ppo"),
+        (f"{OWN}MultiBinary-v0", "ppo"),
         (f"{OWN}Picture-v0", "ppo"),
         (f"{OWN}Both-v0", "drqv2"),
     ],
@@ -81,10 +84,26 @@ def test_a_run_saved_within_a_row_continues_with_new_episodes(tmp_path):
 def test_a_video_needs_what_the_environment_draws_with(tmp_path, capsys):
     run, video = tmp_path / "run", tmp_path / "video.mp4"
     assert main(command("gym/Pendulum-v1", run, "ppo", 2, "--gym.episode-steps", "5")) == 0
+    capsys.readouterr()
     drawn = main(["play", str(run), "--video", str(video)]) == 0
+    said = capsys.readouterr()
     assert drawn == (importlib.util.find_spec("pygame") is not None)
-    assert drawn or "pip install" in capsys.readouterr().err
+    assert drawn or "pip install" in said.err
     assert drawn == video.exists()
+    assert said.out.startswith("episode 1: return -")
+    assert (main(["eval", str(run), "--episodes", "2", "--video", str(video)]) == 0) == drawn
+
+
+def test_a_module_in_the_current_folder_is_found(tmp_path, monkeypatch, capsys):
+    """As with the console script, whose sys.path does not have the current folder."""
+    (tmp_path / "found_here.py").write_text("from tests.tasks import KINDS\n")
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", list(elsewhere))
+    assert main(command("gym/found_here:Numbers-v0", tmp_path / "run", "ppo", 2)) == 0
+    assert sys.path == [*elsewhere, str(tmp_path)]  # last: it hides nothing that is installed
+    assert main(command("gym/not_here:Numbers-v0", tmp_path / "other", "ppo", 2)) == 1
+    assert "run mimex from its folder" in capsys.readouterr().err
 
 
 def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
@@ -97,11 +116,13 @@ def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
     ("task", "words"),
     [
         ("gym/CartPole-v1", "the actions are discrete, but drqv2 needs"),
+        (f"{OWN}MultiDiscrete-v0", "the actions are discrete, but drqv2 needs"),
+        (f"{OWN}DictAction-v0", "gymnasium.wrappers.TransformAction"),
         ("gym/Blackjack-v1", "flatten it with gymnasium's FlattenObservation"),
     ],
 )
 def test_what_an_agent_cannot_play_is_told(task, words, tmp_path, capsys):
-    agent = "drqv2" if "Cart" in task else "ppo"
+    agent = "drqv2" if "drqv2" in words else "ppo"
     assert main(command(task, tmp_path, agent, 2, "--gym.episode-steps", "9")) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "config.json").exists()
@@ -126,6 +147,34 @@ def test_environments_reset_in_the_same_step():
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("NextStep-v0", "autoreset_mode is NEXT_STEP"),
+        ("Disabled-v0", "autoreset_mode is DISABLED"),
+        ("Silent-v0", "autoreset_mode is not in its metadata"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode")
+def test_vector_environments_that_do_not_reset_in_the_same_step_are_refused(
+    task, words, tmp_path, capsys
+):
+    run = tmp_path / "run"
+    assert main(command(f"{OWN}{task}", run, "ppo", 4)) == 1
+    error = capsys.readouterr().err
+    assert f"{OWN}{task}" in error
+    assert words in error
+    assert "SAME_STEP" in error
+    assert "entry_point" in error
+    assert [path.name for path in run.iterdir()] == [".lock"]
+
+
+def test_vector_environments_that_reset_in_the_same_step_are_made():
+    env = make_env(parse([f"{OWN}SameStep-v0"]), 2)
+    assert env.num_envs == 2
+    env.close()
+
+
 def test_vector_environments_of_our_own_are_made_with_their_arguments(tmp_path, capsys):
     sea = "gym/mimex/DeepSea-v0"
     assert make_env(parse([sea, "--gym.arguments", '{"size": 4}']), 2).episode_steps == 4
@@ -133,3 +182,15 @@ def test_vector_environments_of_our_own_are_made_with_their_arguments(tmp_path, 
     error = capsys.readouterr().err
     assert "--gym.arguments" in error
     assert "sze" in error
+
+
+@pytest.mark.parametrize("task", ["End-v0", "Winning-v0"])
+def test_success_that_is_not_reported_at_every_step_is_counted(task, tmp_path):
+    more = ("--gym.episode-steps", "25", "--seed", "1")
+    assert main(command(f"{OWN}{task}", tmp_path, "ppo", 24, *more)) == 0
+    found = [row["train/success"] for row in rows(tmp_path) if "train/success" in row]
+    assert found
+    assert all(0 <= rate <= 1 for rate in found)
+    assert 0 < max(found) < 1
+    assert "train/success" in rows(tmp_path)[-1]
+    assert "eval/success" in rows(tmp_path)[-1]

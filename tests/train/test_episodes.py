@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mimex.contracts import Step
+from mimex.contracts import Step, final_successes
 from mimex.train.episodes import Episodes
 
 
@@ -89,3 +89,47 @@ def test_the_first_reward_is_counted_in_steps_of_all_environments():
     take_in(episodes, found, quiet, {})
     take_in(episodes, found, quiet, {})
     assert episodes.metrics()["explore/first_reward"] == 8
+
+
+def test_success_that_only_some_episodes_report_is_none_of_the_others():
+    episodes = Episodes(2, remember=10)
+    take_in(episodes, [1.0, 1.0], [True, True], {"final_info": {}})
+    assert "train/success" not in episodes.metrics()  # nothing is known of it yet
+    step(episodes, [1.0, 1.0], [True, False], [True, False])
+    assert episodes.metrics()["train/success"] == pytest.approx(1 / 3)
+    take_in(episodes, [1.0, 1.0], [False, True], {"final_info": {}})
+    assert episodes.metrics()["train/success"] == pytest.approx(1 / 4)
+    other = Episodes(2, remember=10)
+    other.load_state_dict(episodes.state_dict())
+    assert other.metrics() == episodes.metrics()
+
+
+def test_success_reported_once_is_expected_of_all_later_episodes():
+    episodes = Episodes(1, remember=2)
+    step(episodes, [1.0], [True], [True])
+    for _ in range(3):
+        take_in(episodes, [1.0], [True], {"final_info": {}})
+    assert episodes.metrics()["train/success"] == 0.0
+
+
+@pytest.mark.parametrize("name", ["success", "is_success"])
+@pytest.mark.parametrize("kind", [bool, float, object])
+def test_successes_count_where_their_mask_says_that_they_were_reported(name, kind):
+    values = np.array([True, True], kind)
+    masked = {name: values, f"_{name}": np.array([True, False])}
+    assert final_successes({"final_info": masked}).tolist() == [True, False]
+    assert final_successes({"final_info": masked | {f"_{name}": np.zeros(2, bool)}}) is None
+    unset = {name: np.array([None, np.True_]), f"_{name}": np.array([False, True])}
+    assert final_successes({"final_info": unset}).tolist() == [False, True]
+    assert final_successes({"final_info": {name: values}}).tolist() == [True, True]
+    assert final_successes({}) is None
+
+
+def test_a_condition_that_only_running_episodes_report_is_not_met_by_ended_ones():
+    episodes = Episodes(2, remember=10)
+    info = {
+        "reward/lift_bonus": np.array([1.0, 0.0]),
+        "_reward/lift_bonus": np.array([True, False]),
+    }
+    take_in(episodes, [0.0, 0.0], [False, True], info | {"final_info": {}})
+    assert episodes.metrics()["train/reached_lift"] == 0

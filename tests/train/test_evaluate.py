@@ -1,7 +1,10 @@
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
@@ -69,6 +72,20 @@ def test_successes_are_counted():
     assert result.successes == 3
     assert result.metrics()["eval/success"] == 1.0
     assert result.metrics()["eval/success_low"] == pytest.approx(wilson(3, 3)[0])
+
+
+class Still:
+    """A policy that stays where it is."""
+
+    def policy(self, observation, *, deterministic, step):
+        return np.zeros(len(observation), np.int64)
+
+
+def test_a_task_that_reports_success_on_winning_alone_may_be_known_to_report_it():
+    make = partial(gymnasium.make, "tests.tasks:Winning-v0")
+    env = SyncVectorEnv([make] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert "eval/success" not in evaluate(env, Still(), seed=0).metrics()
+    assert evaluate(env, Still(), seed=0, reports_success=True).metrics()["eval/success"] == 0.0
 
 
 @pytest.mark.render

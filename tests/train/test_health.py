@@ -70,6 +70,30 @@ def test_one_that_has_solved_its_task_may_stand_still_with_returns_that_are_all_
     assert len(said({"train/success": 0.8}, sure | {"train/success": 0.8})) == 2
 
 
+UNKNOWN = {name: value for name, value in WELL.items() if name != "train/success"}
+"""Of a task that does not report success."""
+
+
+def test_a_solved_task_that_does_not_report_success_is_no_alarm():
+    """As MountainCar: a reward of -1 for each step, and shorter episodes are what it asks for."""
+    solved = {"train/episode_steps": 100.0, "train/return": -100.0, "ppo/std": 0.1}
+    sure = solved | {"ppo/approx_kl": 1e-6, "ppo/explained_variance": 0.0}
+    assert said(solved, sure, first=UNKNOWN | {"train/return": -400.0}) == []
+
+
+def test_a_task_that_does_not_report_success_and_whose_return_does_not_rise_is_one():
+    first = UNKNOWN | {"train/return": 0.0}
+    (words,) = said({"ppo/std": 0.1}, first=first)
+    assert "collapsed" in words
+    (words,) = said({"train/return": 10.0}, {"train/return": 2.0, "ppo/std": 0.1}, first=first)
+    assert "collapsed" in words
+
+
+def test_a_remedy_that_not_every_task_has_says_which_do():
+    (words,) = said({"train/episode_steps": 15.0})
+    assert "on PixMC-Sparse --reward dense" in words
+
+
 def test_one_bad_update_is_no_alarm():
     health = Health()
     rows = [WELL] * RECENT + [WELL | {"ppo/explained_variance": -1.0}] + [WELL] * RECENT
@@ -80,7 +104,8 @@ def test_episodes_that_get_short_at_once_are_told_of():
     """As on sparse FrankaReach with 512 environments: 61 steps at best, 19 after 20 updates."""
     lengths = [15.0, 35.0, 50.0, 60.0, 61.0, 61.0, 60.0, 58.0, *range(55, 20, -3), *[19.0] * 8]
     health = Health()
-    words = [w for steps in lengths for w in health.look({"train/episode_steps": float(steps)})]
+    rows = [{"train/episode_steps": float(steps), "train/success": 0.0} for steps in lengths]
+    words = [w for row in rows for w in health.look(row)]
     assert len(words) == 1
     assert "shorter" in words[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ class ActionWriter:
     """Turns an agent's actions into what the environments take.
 
     A Box's numbers are -1 to 1 for the agent, whatever the task's own bounds; beyond them they are
-    cut off. Where a bound is infinite numbers go as they are. Discrete actions are one-hot codes.
+    cut off. Where a bound is infinite numbers go as they are. Discrete actions are one-hot codes;
+    those of a MultiDiscrete or MultiBinary are such codes one after the other.
 
     Attributes:
         size: Numbers of an action as the agent has it.
+        sizes: Of each one-hot code; empty for a Box.
         discrete: Whether actions are one-hot codes.
 
     Args:
@@ -29,23 +32,31 @@ class ActionWriter:
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        self.discrete = isinstance(space, spaces.Discrete)
-        self._dtype, self._start, self._shape = space.dtype, 0, space.shape or ()
+        self._dtype, self._start, self._shape = space.dtype, torch.tensor(0), space.shape or ()
+        self.sizes: tuple[int, ...] = ()
         self._clipped = False
         self._bounds: Tensor | None = None  # (2, size), low and high, where they are not -1 and 1
         if isinstance(space, spaces.Discrete):
-            self.size, self._start = int(space.n), int(space.start)
+            self.sizes, self._start = (int(space.n),), torch.tensor([int(space.start)])
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.sizes = tuple(space.nvec.ravel().tolist())
+            self._start = torch.from_numpy(space.start.ravel())
+        elif isinstance(space, spaces.MultiBinary):
+            self.sizes = (2,) * math.prod(space.shape)
         elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-            self.size = math.prod(space.shape)
             bounds = np.stack([space.low.ravel(), space.high.ravel()])
             self._clipped = bool(np.isfinite(bounds).all())
             if self._clipped and (bounds != [[-1.0], [1.0]]).any():
                 self._bounds = torch.from_numpy(bounds)
         else:
             raise ValueError(
-                f"the action space is {space}, but agents take a Box of real numbers or Discrete: "
-                "wrap the task, for example with gymnasium's FlattenAction"
+                f"the action space is {space}, but agents take a Box of real numbers, Discrete, "
+                "MultiDiscrete or MultiBinary: register the task in gymnasium.wrappers."
+                "TransformAction(env, func, action_space), where action_space is one of these and "
+                "func makes the task's own actions of it"
             )
+        self.discrete = bool(self.sizes)
+        self.size = sum(self.sizes) if self.discrete else math.prod(self._shape)
 
     def __call__(self, actions: Tensor) -> NDArray[Any]:
         """Actions ``(B, size)`` as the environments take them."""
@@ -58,7 +69,9 @@ class ActionWriter:
     def tensors(self, actions: Tensor) -> Tensor:
         """The same where the actions are, for environments that take tensors."""
         if self.discrete:
-            return actions.argmax(1) + self._start
+            chosen = [code.argmax(1) for code in actions.split_with_sizes(self.sizes, 1)]
+            values = torch.stack(chosen, 1) + self._start.to(actions.device)
+            return values.reshape(len(actions), *self._shape)
         actions = self.clipped(actions)
         if self._bounds is not None:
             low, high = self._bounds.to(actions.device)
@@ -112,21 +125,43 @@ class Gaussian(nn.Module):
 
 
 class Categorical(nn.Module):
-    """Logits from the network; actions are one-hot codes."""
+    """Logits from the network for independent choices; actions are their one-hot codes.
+
+    Args:
+        sizes: How many values each choice has.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes = list(sizes)
 
     def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
-        drawn = torch.multinomial(outputs.softmax(1), 1, generator=generator)
-        return nn.functional.one_hot(drawn.squeeze(1), outputs.shape[1]).to(outputs.dtype)
+        """Draws an action for each row of logits ``(B, sum(sizes))``."""
+        drawn = (
+            torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
+            for logits in outputs.split_with_sizes(self.sizes, 1)
+        )
+        return self._codes(drawn).to(outputs.dtype)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        return nn.functional.one_hot(outputs.argmax(1), outputs.shape[1]).to(outputs.dtype)
+        chosen = (logits.argmax(1) for logits in outputs.split_with_sizes(self.sizes, 1))
+        return self._codes(chosen).to(outputs.dtype)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        return (outputs.log_softmax(1) * actions).sum(1)
+        return (self._logs(outputs) * actions).sum(1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        logs = outputs.log_softmax(1)
+        logs = self._logs(outputs)
         return -(logs.exp() * logs).sum(1)
+
+    def _codes(self, chosen: Iterable[Tensor]) -> Tensor:
+        each = zip(chosen, self.sizes, strict=True)
+        return torch.cat([nn.functional.one_hot(values, size) for values, size in each], 1)
+
+    def _logs(self, outputs: Tensor) -> Tensor:
+        return torch.cat(
+            [logits.log_softmax(1) for logits in outputs.split_with_sizes(self.sizes, 1)], 1
+        )
 
     def keep_floor(self) -> None:
         """There is none."""
@@ -139,4 +174,6 @@ def distribution_for(
     actions: ActionWriter, initial_std: float, min_std: float
 ) -> Gaussian | Categorical:
     """The policy for a kind of actions."""
-    return Categorical() if actions.discrete else Gaussian(actions.size, initial_std, min_std)
+    if actions.discrete:
+        return Categorical(actions.sizes)
+    return Gaussian(actions.size, initial_std, min_std)

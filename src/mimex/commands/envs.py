@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import gymnasium
 import tyro
@@ -25,7 +26,12 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the tables."""
     tyro.cli(EnvsConfig, args=arguments, prog="mimex envs")
     console = Console()
-    console.print(_pixmc())
+    if find_spec("mujoco"):
+        console.print(_pixmc())
+    else:  # which compiles the tasks' models, where their figures come from
+        names = "  ".join(NAMES)
+        missing = "MuJoCo is not installed: pip install 'mimex[envs]'"
+        console.print(f"PixMC-Sparse ({missing}): {names}", markup=False)
     console.print(_suite())
     console.print("and gym/ID for any id of Gymnasium, gym/MODULE:ID for one of a module of yours")
     return 0

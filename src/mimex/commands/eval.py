@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from mimex.commands.build import Which, load_agent, make_env
-from mimex.commands.play import write_play
+from mimex.commands.play import drawn, play
 from mimex.config import family_of
 from mimex.contracts import episode_steps, frames_per_step
 from mimex.nn.parallel import use_workers
@@ -72,6 +72,6 @@ def run(arguments: Sequence[str]) -> int:
         f"{result.mean_steps:.0f} steps"
     )
     if config.video is not None:
-        write_play(config.video, trained, agent, config.seed, episodes=1)
+        play(drawn(trained), agent, config.video, seed=config.seed, episodes=1)
         console.print(f"video   {config.video}")
     return 0

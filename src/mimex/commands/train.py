@@ -133,7 +133,8 @@ def train(config: TrainConfig) -> int:
             if done or metrics in unfinished or _passes(config.eval.every, before, training.step):
                 try:
                     with training.clock("evaluating"):
-                        result = _evaluated(config, eval_env, training, stop, display)
+                        reports = "train/success" in metrics
+                        result = _evaluated(config, eval_env, training, stop, display, reports)
                         folder.require_same()
                         training.record(folder.path)
                         processes.every(RECORD)
@@ -238,6 +239,7 @@ def _evaluated(
     training: Training,
     stop: StopRequest,
     display: Display,
+    reports_success: bool,
 ) -> Evaluation:
     steps = episode_steps(env)
 
@@ -247,7 +249,13 @@ def _evaluated(
         display.advance(training.step, f"evaluating: step {made} of {steps}")
 
     seed = seed_for(config, "evaluation")
-    return evaluate(env, training.agent.algorithm, seed=seed, progress=progress)
+    return evaluate(
+        env,
+        training.agent.algorithm,
+        seed=seed,
+        reports_success=reports_success,
+        progress=progress,
+    )
 
 
 def _save(

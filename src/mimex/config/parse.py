@@ -8,10 +8,22 @@ from typing import Any
 
 import tyro
 
+from mimex.bonus import BONUSES
+from mimex.config.brief import brief
 from mimex.config.families import FAMILIES, family_of
 from mimex.config.families.base import merged
 from mimex.config.run import AGENTS, PRESETS, TrainConfig
 from mimex.envs.nearest import choose
+
+_HELP_ALL = "--help-all"
+
+_WORDS = f"""Train an agent on a task with an exploration bonus, or continue to.
+
+TASK --help: the usual settings, with that task's defaults.
+
+TASK --bonus BONUS --help: also those of the bonus.
+
+TASK {_HELP_ALL}: all settings."""
 
 _FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio")
 
@@ -46,9 +58,14 @@ def parse(arguments: Sequence[str], prog: str = "mimex train") -> TrainConfig:
         _chosen(arguments, flag) for flag in ("--preset", "--observation", "--agent", "--reward")
     )
     chosen = preset(name or "cpu", observation, _task(arguments), agent, reward)
+    if _HELP_ALL in arguments:
+        arguments = ["--help"]
+    elif {"-h", "--help"} & set(arguments):
+        bonus = choose("--bonus", _chosen(arguments, "--bonus") or chosen.bonus, tuple(BONUSES))
+        chosen, arguments = brief(chosen, bonus), ["--help"]
     missing: Any = tyro.MISSING  # or the help would not ask for it
     default = replace(chosen, task=missing)
-    config = tyro.cli(TrainConfig, args=arguments, default=default, prog=prog)
+    config = tyro.cli(type(default), args=arguments, default=default, prog=prog, description=_WORDS)
     if config.curriculum and _chosen(arguments, "--reward") is None:
         config = replace(config, reward=config.curriculum[-1])
     return config

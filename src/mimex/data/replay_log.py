@@ -223,7 +223,6 @@ class ReplayLog:
             (re.fullmatch(r"(\d+)_(\d+)_(\d+)\.safetensors", path.name), path)
             for path in self.folder.glob("*.safetensors")
         )
-        rings = len(next(iter(self._arrays.values()))) // self._slots
         return [
             _Segment(path, int(match[1]), int(match[2]), int(match[3]))
             for match, path in found

@@ -52,7 +52,7 @@ def _encode(
     # Players want 4:2:0 colours, which need even sizes.
     encoded = ["-pix_fmt", "yuv420p", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
     encoded += ["-c:v", "libx264", "-crf", str(_QUALITY), "-movflags", "+faststart"]
-    command = [_ffmpeg(), "-y", "-v", "error", *raw, "-r", str(fps), "-i", "-", *encoded, str(path)]
+    command = [ffmpeg(), "-y", "-v", "error", *raw, "-r", str(fps), "-i", "-", *encoded, str(path)]
     with TemporaryFile() as complaints:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=complaints) as encoder:
             assert encoder.stdin is not None
@@ -68,7 +68,8 @@ def _encode(
             raise OSError(f"ffmpeg could not write the video ({encoder.returncode}): {words}")
 
 
-def _ffmpeg() -> str:
+def ffmpeg() -> str:
+    """The encoder's path; an error that names what to install if there is none."""
     try:
         return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
     except ImportError as error:

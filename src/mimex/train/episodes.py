@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,8 @@ class Episodes(Observer):
             if condition is not None:
                 values = _numbers(info[name])
                 if any_ended:
-                    values = torch.where(ended, _numbers(info["final_info"][name]), values)
+                    final = info["final_info"].get(name, np.zeros(len(ended)))
+                    values = torch.where(ended, _numbers(final), values)
                 now = values > 0
                 self._note(condition, now)
                 before = self._met.get(condition, torch.zeros_like(ended))
@@ -121,8 +122,7 @@ class Episodes(Observer):
         for prefix, last in self._last.items():
             if last:
                 found |= {
-                    f"{prefix}{name}": float(np.mean([outcome[name] for outcome in last]))
-                    for name in last[-1]
+                    f"{prefix}{name}": float(np.mean(_column(last, name))) for name in last[-1]
                 }
         if found:
             found["train/episodes"] = float(self.total)
@@ -138,7 +138,9 @@ class Episodes(Observer):
         }
         ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
         for _, prefix, outcome in ended:
-            self._last[prefix].append(outcome)
+            # What an earlier episode reported, success for one, and this one does not, is 0.
+            last = self._last[prefix]
+            last.append(dict.fromkeys(last[-1] if last else {}, 0.0) | outcome)
         self.total += len(ended)
         self._new.clear()
 
@@ -149,10 +151,7 @@ class Episodes(Observer):
             "steps": self._steps.clone(),
             "met": {name: met.clone() for name, met in self._met.items()},
             "last": {
-                prefix: {
-                    name: np.array([outcome[name] for outcome in last])
-                    for name in (last[-1] if last else ())
-                }
+                prefix: {name: np.array(_column(last, name)) for name in (last[-1] if last else ())}
                 for prefix, last in self._last.items()
             },
             "total": self.total,
@@ -188,3 +187,8 @@ def _condition(name: str) -> str | None:
 def _numbers(values: Any) -> Tensor:
     """A tensor as it is, and an array of NumPy, also of objects, as one of double precision."""
     return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, float))
+
+
+def _column(outcomes: Iterable[Metrics], name: str) -> list[float]:
+    """One outcome of some episodes; 0 for those that did not report it."""
+    return [outcome.get(name, 0.0) for outcome in outcomes]

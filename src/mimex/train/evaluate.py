@@ -61,6 +61,7 @@ def evaluate(
     seed: int,
     deterministic: bool = True,
     step: int = 0,
+    reports_success: bool = False,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Evaluation:
     """Plays one episode in each environment; starts depend on the seed alone.
@@ -71,11 +72,12 @@ def evaluate(
         seed: Of the starts.
         deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
         step: The agent's steps so far, which DrQ-v2's noise depends on.
+        reports_success: The task is known to report success: an episode that does not has failed.
         progress: Is told how many steps were made in each environment, after each.
     """
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
-    success: NDArray[np.bool_] | None = None
+    success: NDArray[np.bool_] | None = np.zeros(env.num_envs, bool) if reports_success else None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
         actions = agent.policy(observation, deterministic=deterministic, step=step)
@@ -94,19 +96,30 @@ def evaluate(
 
 
 def pictures(
-    env: VectorEnv[Any, Any, Any], agent: Policy, *, seed: int, episodes: int = 1
-) -> Iterator[NDArray[np.uint8]]:
-    """Pictures (height, width, 3) of episodes, one for each step.
+    env: VectorEnv[Any, Any, Any],
+    agent: Policy,
+    *,
+    seed: int,
+    episodes: int = 1,
+    ended: Callable[[Evaluation], None] = lambda outcome: None,
+) -> Iterator[Any]:
+    """Pictures (height, width, 3) of episodes, one for each step; None if they are not drawn.
 
     Args:
-        env: One environment, with ``render_mode="rgb_array"``.
+        env: One environment; with a ``render_mode`` its steps are drawn.
         agent: What acts, without noise.
         seed: Of the first start.
         episodes: How many.
+        ended: Is called with each episode's outcome.
     """
     observation, _ = env.reset(seed=seed)
+    returned, steps = 0.0, 0
     while episodes:
-        rendered: Any = env.render()
-        yield rendered[0]
-        observation, _, terminated, truncated, _ = env.step(agent.policy(observation))
-        episodes -= int(terminated[0] or truncated[0])
+        rendered: Any = env.render() if env.render_mode else None
+        yield None if rendered is None else rendered[0]
+        observation, rewards, terminated, truncated, info = env.step(agent.policy(observation))
+        returned, steps = returned + float(rewards[0]), steps + 1
+        if terminated[0] or truncated[0]:
+            found = final_successes(info)
+            ended(Evaluation(1, None if found is None else int(found[0]), returned, steps))
+            returned, steps, episodes = 0.0, 0, episodes - 1

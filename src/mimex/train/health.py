@@ -13,10 +13,10 @@ from mimex.types import Metrics
 RECENT = 20
 WATCHED = dict.fromkeys(
     ("ppo/approx_kl", "ppo/lr", "ppo/std", "ppo/explained_variance", "train/success"), RECENT
-) | {"train/episode_steps": 5}
+) | {"train/episode_steps": 5, "train/return": 5}
 """Updates over which each number is averaged before anything is said of it. The steps of episodes
-are averages over hundreds of these already, and an agent that ends them does so early: on sparse
-FrankaReach within 20 updates."""
+and their returns are averages over hundreds of these already, and an agent that ends them does so
+early: on sparse FrankaReach within 20 updates."""
 
 STILL_KL = 1e-4
 """An update that moves the policy less than this does not move it: a healthy one is at 0.01."""
@@ -35,7 +35,8 @@ LEARNED = 0.1
 
 
 SOLVED = 0.9
-"""Success above which a policy that stands still, and returns that are all alike, are no fault."""
+"""Success above which a policy that stands still, and returns that are all alike, are no fault.
+Where a task does not report success, its return does: see ``Health._success``."""
 
 
 class Health:
@@ -44,6 +45,7 @@ class Health:
     def __init__(self) -> None:
         self._recent = {name: deque[float](maxlen=updates) for name, updates in WATCHED.items()}
         self._highest: dict[str, float] = {}  # of the averages so far
+        self._lowest: dict[str, float] = {}
         self._told: list[str] = []
 
     def look(self, metrics: Mapping[str, float]) -> list[str]:
@@ -54,13 +56,14 @@ class Health:
         now = {name: fmean(v) for name, v in self._recent.items() if len(v) == v.maxlen}
         for name, value in now.items():
             self._highest[name] = max(value, self._highest.get(name, value))
+            self._lowest[name] = min(value, self._lowest.get(name, value))
         found = [(kind, words) for kind, words in self._alarms(now) if kind not in self._told]
         self._told += [kind for kind, _ in found]
         return [words for _, words in found]
 
     def _alarms(self, now: Metrics) -> Iterator[tuple[str, str]]:
         """Kind and words of all that is wrong, by averages and the highest averages so far."""
-        success = now.get("train/success", 0.0)
+        success = self._success(now)
         rate, kl = now.get("ppo/lr", 0.0), now.get("ppo/approx_kl")
         still = kl is not None and kl < STILL_KL and rate > SMALL_RATE * self._highest["ppo/lr"]
         if still and success < SOLVED:
@@ -72,7 +75,8 @@ class Health:
                 "(--ppo.separate-clips --ppo.normalise-values).",
             )
         steps = now.get("train/episode_steps")
-        if steps is not None and success < LEARNED:
+        # Without a report of success, shorter episodes may be just what the task asks for.
+        if steps is not None and self._reports_success and success < LEARNED:
             longest = self._highest["train/episode_steps"]
             if steps < SHORT * longest:
                 yield (
@@ -81,7 +85,7 @@ class Health:
                     "without success: the agent ends them, as it does where each step costs more "
                     "than it pays. A bonus keeps it going if the costs are covered (--bonus with "
                     "--scale.survival-bonus 1; --bonus constant tells survival from exploration), "
-                    "or a reward that pays on the way (--reward dense).",
+                    "or a reward on the way to the goal (on PixMC-Sparse --reward dense).",
                 )
         std = now.get("ppo/std")
         if std is not None and std < NARROW * self._highest["ppo/std"] and success < LEARNED:
@@ -99,6 +103,20 @@ class Health:
                 "advantages are noise. Look for rewards that are too rare or too large "
                 "(--ppo.normalise-values), or observations that lack what the reward depends on.",
             )
+
+    @property
+    def _reports_success(self) -> bool:
+        return bool(self._recent["train/success"])
+
+    def _success(self, now: Metrics) -> float:
+        """The success rate; of a task that does not report it, 1 while its return is high.
+
+        High is in the upper tenth of what it has been so far, if it has changed at all.
+        """
+        if self._reports_success or "train/return" not in now:
+            return now.get("train/success", 0.0)
+        low, high = self._lowest["train/return"], self._highest["train/return"]
+        return float(high > low and now["train/return"] >= low + 0.9 * (high - low))
 
 
 def health_after(metrics: Path) -> Health:

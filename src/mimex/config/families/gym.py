@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -124,7 +126,7 @@ class Gym(Family):
             keywords["render_mode"] = render_mode
         try:
             if spec.entry_point is None:  # a vector environment, which ends its episodes itself
-                return gymnasium.make_vec(spec.id, num_envs, **keywords)
+                return _same_step(gymnasium.make_vec(spec.id, num_envs, **keywords), config.task)
             if limit is None:
                 raise ValueError(
                     f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
@@ -132,6 +134,8 @@ class Gym(Family):
             one = partial(gymnasium.make, spec.id, max_episode_steps=limit, **keywords)
             return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         except TypeError as error:
+            if render_mode is not None and "render_mode" in str(error):
+                raise ValueError(f"{config.task} takes no render_mode") from error
             raise ValueError(
                 f"{config.task} cannot be made with --gym.arguments {config.gym.arguments}: {error}"
             ) from error
@@ -141,16 +145,33 @@ class Gym(Family):
             raise ValueError(f"{config.task} cannot be made: {error}") from error
 
 
+def _same_step(env: VectorEnv[Any, Any, Any], task: str) -> VectorEnv[Any, Any, Any]:
+    """The environments, if they report that they reset in the same step; an error otherwise."""
+    mode = env.metadata.get("autoreset_mode")
+    if mode in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
+        return env
+    env.close()
+    found = "not in its metadata" if mode is None else getattr(mode, "name", repr(mode))
+    raise ValueError(
+        f"{task} has vector environments alone, and their autoreset_mode is {found}, but training "
+        "needs those that reset in the same step and report final_obs (SAME_STEP): register the "
+        "single environment, too (entry_point), or let the vector environments reset so"
+    )
+
+
 def _known(name: str) -> str:
     """An id, once the module that registers it has been imported; an error if it is missing."""
     named, _, name = name.rpartition(":")
     if named:
+        here = os.getcwd()
+        if not {"", here} & set(sys.path):  # as where the console script was started
+            sys.path.append(here)
         try:
             importlib.import_module(named)
         except ModuleNotFoundError as error:
             raise ValueError(
-                f"gym/{named}:{name} needs the module {error.name}: install it, or put its folder "
-                "into PYTHONPATH"
+                f"gym/{named}:{name} needs the module {error.name}: install it, run mimex from its "
+                "folder, or put that folder into PYTHONPATH"
             ) from error
         except Exception as error:  # whatever a user's module raises
             raise ValueError(

@@ -1,0 +1,83 @@
+"""`mimex demo`: a game and a robot's task that plain PPO does not solve, and PPO with MIMEx does.
+
+The game is ``gym/mimex/FlagCar-v0``, MountainCar whose only reward is 1 at the flag. The robot is
+FrankaReachUp, an arm that is rewarded at one point above it. Noise finds neither. Plain PPO and PPO
+with MIMEx have the same number of steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import tyro
+
+from mimex.commands import eval as evaluation
+from mimex.commands import train
+
+TASKS = {"car": "gym/mimex/FlagCar-v0", "robot": "FrankaReachUp"}
+STEPS = {"car": 60_000, "robot": 1_000_000}
+QUICK_STEPS = {"car": 6144, "robot": 49_152}  # three rollouts, the first of them a warm-up
+METHODS = {"plain PPO": "none", "PPO with MIMEx": "mimex"}
+PANELS = {
+    "MountainCar with the flag alone: success": ("car", "train/success"),
+    "FrankaReachUp: success": ("robot", "eval/success"),
+    "FrankaReachUp: grid visited": ("robot", "explore/coverage"),
+    "FrankaReachUp: std of the policy": ("robot", "ppo/std"),
+}
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Train plain PPO and PPO with MIMEx on a game and on a robot's task, and compare them.
+
+    Leaves the runs, their curves (curves.png) and a video of the robot (policy.mp4).
+    """
+
+    out: Path = Path("demo")
+    """Folder for the results; the same command continues there."""
+    quick: bool = False
+    """Take a few steps only, to see that everything works: too few to learn, and no video."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line, trains, draws and evaluates."""
+    config = tyro.cli(DemoConfig, args=arguments, prog="mimex demo")
+    out, steps = config.out, QUICK_STEPS if config.quick else STEPS
+    for (task, name), bonus in product(TASKS.items(), METHODS.values()):
+        every = max(steps[task] // 20, 1) if not config.quick else steps[task]
+        budget = ["--steps", str(steps[task]), "--eval.every", str(every)]
+        folder = str(out / f"{task}-{bonus}")
+        if code := train.run([name, "--bonus", bonus, *budget, "--out", folder]):
+            return code
+    draw(out)
+    for (task, name), (label, bonus) in product(TASKS.items(), METHODS.items()):
+        found = curve(out / f"{task}-{bonus}", "train/success")[-1:] or [(0.0, 0.0)]
+        print(f"{name}, {label}: success in {found[0][1]:.0%} of the last training episodes")
+    video = ["--episodes", "16"] if config.quick else ["--video", str(out / "policy.mp4")]
+    return evaluation.run([str(out / "robot-mimex"), *video])
+
+
+def curve(folder: Path, name: str) -> list[tuple[float, float]]:
+    """A metric of a run over millions of steps."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"] / 1e6, row[name]) for row in rows if name in row]
+
+
+def draw(out: Path) -> None:
+    """Draws the curves of both methods on both tasks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(16, 3), layout="constrained")
+    axes = figure.subplots(1, len(PANELS))
+    for panel, (title, (task, name)) in zip(axes, PANELS.items(), strict=True):
+        for label, bonus in METHODS.items():
+            points = curve(out / f"{task}-{bonus}", name)
+            marker = "." if len(points) < 30 else ""
+            panel.plot([x for x, _ in points], [y for _, y in points], marker=marker, label=label)
+        panel.set(title=title, xlabel="million steps")
+        panel.legend(frameon=False)
+    figure.savefig(out / "curves.png", dpi=120)
