@@ -65,7 +65,10 @@ class BonusVecEnv(VecEnvWrapper):
         observations, extrinsic, dones, infos = self.venv.step_wait()
         # A VecEnv resets in the same step and gives the final observation apart.
         finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
-        rewards = self.stream.step(self._actions, observations, extrinsic, dones, finals=finals)
+        truncated = [info.get("TimeLimit.truncated", False) for info in infos] & dones
+        rewards = self.stream.step(
+            self._actions, observations, extrinsic, dones, finals=finals, truncated=truncated
+        )
         parts = zip(infos, rewards.extrinsic.tolist(), rewards.intrinsic.tolist(), strict=True)
         for info, outer, inner in parts:
             info.update(self.stream.report, reward_extrinsic=outer)
