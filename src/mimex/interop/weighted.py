@@ -60,7 +60,9 @@ class WeightedBonus:
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
         self.ends_at, self.stride, self.key, self.encoder = ends_at, stride, key, encoder
         self.metrics: Metrics = {}  # of the newest learning step
-        self.report: Metrics = {}  # of what was paid last
+        self.report: Metrics = {}  # averages over the last call of combine and, fading, before it
+        # Fading sums over steps: their number, raw bonus, size of the task's reward, bonus.
+        self._recent = dict.fromkeys(("steps", "raw", "extrinsic", "intrinsic"), 0.0)
         self.paid = {"extrinsic": 0.0, "intrinsic": 0.0}  # sums of absolute rewards so far
 
     def readers(
@@ -102,9 +104,21 @@ class WeightedBonus:
         self.paid["intrinsic"] += float(rewards.intrinsic.abs().sum())
         counted = torch.ones_like(raw, dtype=torch.bool) if real is None else real
         if bool(counted.any()):
-            kept = Rewards(*(part[counted] for part in rewards))
-            self.report = self.scale.metrics(raw[counted], kept)
+            parts = raw[counted], rewards.extrinsic[counted].abs(), rewards.intrinsic[counted]
+            self._take_in(len(raw) if raw.ndim == 2 else 1, *(float(p.mean()) for p in parts))
         return rewards
+
+    def _take_in(self, steps: int, raw: float, extrinsic: float, intrinsic: float) -> None:
+        """Updates the report by the averages over some steps; half-life as of the scale."""
+        keep = 0.5 ** (steps / self.scale.half_life)
+        new = {"steps": 1.0, "raw": raw, "extrinsic": extrinsic, "intrinsic": intrinsic}
+        self._recent = {name: keep * old + steps * new[name] for name, old in self._recent.items()}
+        means = {
+            name: torch.tensor(total / self._recent["steps"], dtype=torch.float64)
+            for name, total in self._recent.items()
+        }
+        outer, inner = means["extrinsic"], means["intrinsic"]
+        self.report = self.scale.metrics(means["raw"], Rewards(outer + inner, outer, inner))
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and what was paid."""
@@ -112,18 +126,21 @@ class WeightedBonus:
             "bonus": self.bonus.state_dict(),
             "scale": self.scale.state_dict(),
             "paid": dict(self.paid),
+            "recent": dict(self._recent),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
         try:
             paid = {name: float(state.get("paid", self.paid)[name]) for name in self.paid}
+            recent = state.get("recent", dict.fromkeys(self._recent, 0.0))
+            recent = {name: float(recent[name]) for name in self._recent}
             copy.deepcopy(self.scale).load_state_dict(state["scale"])  # refused before we change
             self.bonus.load_state_dict(state["bonus"])
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no state of a {type(self).__name__}: {error!r}.") from error
         self.scale.load_state_dict(state["scale"])
-        self.paid = paid
+        self.paid, self._recent = paid, recent
 
 
 def require_learn_every(learn_every: float, remedy: str = "") -> None:

@@ -91,7 +91,8 @@ def find_bonus(model: BaseAlgorithm) -> RolloutBonus | ReplayBonus:
 class BonusLog(BaseCallback):
     """Records ``bonus/mean`` (raw), ``bonus/reward``, ``bonus/share`` and ``bonus/beta``.
 
-    ``model.learn(100_000, callback=BonusLog())``, for all algorithms and ways to pay.
+    The first three are averages over recent steps (off-policy: sampled batches), with the half-life
+    of the scale. ``model.learn(100_000, callback=BonusLog())``, for all algorithms and ways to pay.
     """
 
     def _on_step(self) -> bool:

@@ -25,8 +25,8 @@ class BonusVecEnv(VecEnvWrapper):
     """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
 
     Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
-    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta`` of what was
-    paid last; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
+    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta``, averages
+    over recent steps; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
     reports the extrinsic return. Around a VecNormalize it looks at normalised observations and adds
     to normalised rewards. Inside of one, the sum of both rewards is normalised; paid at once, the
     bonus is sized beside the normalised rewards and joins them.
