@@ -70,6 +70,11 @@ class BonusStream(WeightedBonus):
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
 
+    @property
+    def paying(self) -> bool:
+        """Whether steps are rewarded and learned from now."""
+        return self.training
+
     @unchanged_if_refused("_tracker")
     def start(self, observations: Any, which: np.ndarray[Any, Any] | None = None) -> None:
         """Takes in the first observations of new episodes, of all environments or of some.
@@ -143,10 +148,10 @@ class BonusStream(WeightedBonus):
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
             window = window[real]
-        followed = self._follow_episode(window, real, first) if self.training else None
-        if self.at_once and self.training:
+        followed = self._follow_episode(window, real, first) if self.paying else None
+        if self.at_once and self.paying:
             self._rollout.append((window, real, extrinsic, cut, followed))
-        if self.at_once or not self.training:
+        if self.at_once or not self.paying:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
@@ -208,10 +213,6 @@ class BonusStream(WeightedBonus):
             extrinsic = _without_values(torch.as_tensor(seen), extrinsic, torch.stack(truncated))
         self.transitions += len(window)
         return self.combine(extrinsic, raw, real)
-
-    def forget_rollout(self) -> None:
-        """With ``at_once``: drops the steps of a rollout that was given up."""
-        self._rollout = []
 
     def _score_and_learn(self, window: Window) -> Tensor:
         if self.learn_every is None:

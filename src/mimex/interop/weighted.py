@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 import torch
 from gymnasium import spaces
@@ -43,6 +43,17 @@ class WeightedBonus:
         key: Of Dict observations, the entry to look at, or several; all when left out.
         encoder: Turns a batch of observations into features ``(N, D)``; needed for images.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name in ("normalize", "normalise"):
+            if name in kwargs:
+                raise TypeError(
+                    f"there is no {name}= here; the size of the bonus is beta=. What it sees is "
+                    "normalized by itself, MIMEx(normalise=True); what the agent sees, by a "
+                    "wrapper of the environments (VecNormalize, NormalizeObservation). Leave it "
+                    "out."
+                )
+        return super().__new__(cls)
 
     def __init__(
         self,
