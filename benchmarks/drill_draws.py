@@ -197,7 +197,7 @@ _NOT_DRAWN = (
     "seed",
     "lift",
     "shared",
-    "key",
+    "view",
 )
 
 

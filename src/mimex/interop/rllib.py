@@ -102,7 +102,7 @@ class BonusConnector(ConnectorV2):
             their bounds (``normalize_actions``), and its episodes those from before.
         runners: Environment runners whose episodes a batch has.
         envs: Parallel environments of each. The scale of the bonus counts steps of each.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(

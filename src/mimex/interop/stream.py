@@ -41,7 +41,7 @@ class BonusStream(WeightedBonus):
         train_fraction: Share of those windows that is learned from, drawn at random; all are
             scored. A quarter of 512 are the 128 a step with which contrast is measured, and half
             the time.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(

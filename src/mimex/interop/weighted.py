@@ -16,7 +16,8 @@ from mimex.bonus.inputs import Encoder, unchanged_if_refused
 from mimex.bonus.scale import BETA, BonusScale, Rewards
 from mimex.data.checks import require_choice, require_positive
 from mimex.data.windows import EndsAt
-from mimex.interop.reader import Key, SpaceReader, action_reader
+from mimex.interop.reader import SpaceReader, action_reader
+from mimex.interop.view import View
 from mimex.types import Array, Metrics
 
 
@@ -26,7 +27,7 @@ class BonusOptions(TypedDict, total=False):
     beta: float | BonusScale
     ends_at: EndsAt
     stride: int
-    key: Key
+    view: View
     encoder: Encoder | None
 
 
@@ -40,11 +41,14 @@ class WeightedBonus:
         ends_at: The bonus of a transition looks at the window that ends at ``"next"``, the
             observation it led to, or (the paper) at ``"observation"``, which it came from.
         stride: Steps between two of a window, whose actions are summed.
-        key: Of Dict observations, the entry to look at, or several; all when left out.
+        view: What the bonus sees of an observation: a key of a Dict or several, indices or a slice
+            of a flat Box. Everything when left out.
         encoder: Turns a batch of observations into features ``(N, D)``; needed for images.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if "key" in kwargs:
+            raise TypeError(f"there is no key= here: use view={kwargs['key']!r}.")
         for name in ("normalize", "normalise"):
             if name in kwargs:
                 raise TypeError(
@@ -62,14 +66,14 @@ class WeightedBonus:
         beta: float | BonusScale = BETA,
         ends_at: EndsAt = "next",
         stride: int = 1,
-        key: Key = None,
+        view: View = None,
         encoder: Encoder | None = None,
     ) -> None:
         require_choice(EndsAt, ends_at=ends_at)
         require_positive(stride=stride)
         self.bonus: IntrinsicReward = bonus
         self.scale = beta if isinstance(beta, BonusScale) else BonusScale(beta)
-        self.ends_at, self.stride, self.key, self.encoder = ends_at, stride, key, encoder
+        self.ends_at, self.stride, self.view, self.encoder = ends_at, stride, view, encoder
         self.metrics: Metrics = {}  # of the newest learning step
         self.report: Metrics = {}  # averages over the last call of combine and, fading, before it
         # Fading sums over steps: their number, raw bonus, size of the task's reward, bonus.
@@ -80,7 +84,7 @@ class WeightedBonus:
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
     ) -> tuple[SpaceReader, SpaceReader | None]:
         """What makes rows of observations and, if the bonus wants them, of actions."""
-        read = SpaceReader(observation_space, key=self.key, encoder=self.encoder)
+        read = SpaceReader(observation_space, view=self.view, encoder=self.encoder)
         return read, action_reader(self.bonus, action_space)
 
     @unchanged_if_refused("scale")

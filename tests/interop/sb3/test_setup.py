@@ -3,11 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from mimex import RND, MIMEx
+from mimex import ICM, RND, MIMEx
 from mimex.interop.sb3 import (
     BonusReplayBuffer,
     BonusRolloutBuffer,
@@ -63,6 +64,58 @@ def test_one_line_gives_sac_a_replay_bonus_and_both_come_back(tmp_path):
     loaded = load(PPO, tmp_path / "ppo", **with_bonus(cartpole(), bonus), device="cpu")
     loaded.learn(32)
     assert bonus.steps == 2
+
+
+class Goal(gymnasium.Env):
+    """A Dict of a position and a picture; an action is two numbers."""
+
+    observation_space = spaces.Dict(
+        {"position": spaces.Box(-1, 1, (3,)), "picture": spaces.Box(0, 255, (36, 36, 3), np.uint8)}
+    )
+    action_space = spaces.Box(-1, 1, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.observation_space.sample(), 0.0, False, self.t == 5, {}
+
+
+def test_a_view_is_what_the_bonus_sees_on_and_off_policy():
+    for view, env, policy, width in [
+        ("position", Goal, "MultiInputPolicy", 3),
+        ([0, 2], lambda: gymnasium.make("Pendulum-v1"), "MlpPolicy", 2),
+    ]:
+        bonus = ICM()
+        arguments = with_bonus(DummyVecEnv([env] * 2), bonus, view=view)
+        PPO(policy, **arguments, **FAST).learn(32)
+        assert (bonus.feature_dim, bonus.steps) == (width, 1)
+        bonus = ICM()
+        arguments = with_bonus(DummyVecEnv([env]), bonus, off_policy=True, view=view)
+        SAC(
+            policy, **arguments, learning_starts=8, buffer_size=20, batch_size=4, device="cpu"
+        ).learn(10)
+        assert (bonus.feature_dim, bonus.steps) == (width, 2)
+    with pytest.raises(ValueError, match=r"view='goal'.*'picture', 'position'"):
+        with_bonus(DummyVecEnv([Goal]), RND(), view="goal")
+    with pytest.raises(ValueError, match=r"view='goal'.*'picture', 'position'"):
+        SAC(
+            "MultiInputPolicy", **with_bonus(Goal(), RND(), off_policy=True, view="goal"),
+            buffer_size=20, device="cpu",
+        )  # fmt: skip
+
+
+def test_multi_discrete_actions_reach_the_bonus():
+    class Switches(Goal):
+        observation_space = spaces.MultiDiscrete([3, 4])
+        action_space = spaces.MultiDiscrete([2, 3])
+
+    bonus = ICM()
+    PPO("MlpPolicy", **with_bonus(DummyVecEnv([Switches] * 2), bonus), **FAST).learn(32)
+    assert (bonus.feature_dim, bonus.action_dim) == (7, 5)
 
 
 def test_at_once_without_the_buffer_class_still_rewards():

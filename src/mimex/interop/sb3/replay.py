@@ -45,7 +45,7 @@ class ReplayBonus(LeftOutOfPickles, WeightedBonus):
         bonus: The intrinsic reward.
         learn_every: Sampled batches between two learning steps of the bonus.
         seed: Of the choice of environments, where there are several.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
             An encoder gets observations as the buffer holds them (images as ``(N, C, H, W)``).
     """
 

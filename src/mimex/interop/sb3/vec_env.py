@@ -63,7 +63,7 @@ class BonusVecEnv(VecEnvWrapper):
     Args:
         venv: The environments.
         bonus: The intrinsic reward.
-        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``key``, ... An
+        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``view``, ... An
             encoder gets observations as ``venv`` gives them (images mostly as ``(N, H, W, C)``:
             Stable-Baselines3 moves the channels in a wrapper around this one).
     """
