@@ -11,7 +11,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from mimex import MIMEx
-from mimex.interop.sb3 import BonusRolloutBuffer, BonusVecEnv, load, save
+from mimex.interop.sb3 import load, save, with_bonus
 
 
 class FlagOnly(gymnasium.Wrapper):
@@ -22,26 +22,23 @@ class FlagOnly(gymnasium.Wrapper):
         return observation, float(terminated), terminated, truncated, info
 
 
-def make_env():
+def environments():
     env = make_vec_env("MountainCar-v0", 8, seed=0, wrapper_class=FlagOnly)
-    env = BonusVecEnv(env, MIMEx(normalise=True))  # the bonus joins the reward here
-    return env, VecNormalize(env, norm_reward=False)
+    env = VecNormalize(env, norm_reward=False)
+    return with_bonus(env, MIMEx(normalise=True))  # the bonus joins the reward here
 
 
 def main(steps: int = 60_000, folder: str = "sb3_ppo_run") -> float:
-    bonus_env, env = make_env()
     model = PPO(
-        "MlpPolicy", env, n_steps=64, batch_size=128, n_epochs=4, gae_lambda=0.98, seed=0,
-        device="cpu",
-        rollout_buffer_class=BonusRolloutBuffer,  # leave these two lines out to pay step by step,
-        rollout_buffer_kwargs={"bonus": bonus_env.at_once()},  # which is slower
+        "MlpPolicy", **environments(), n_steps=64, batch_size=128, n_epochs=4, gae_lambda=0.98,
+        seed=0, device="cpu",
     )  # fmt: skip
     model.learn(steps)
     lengths = [episode["l"] for episode in model.ep_info_buffer]
     reached = sum(length < 200 for length in lengths) / len(lengths)
     print(f"{reached:.0%} of the last {len(lengths)} episodes reached the flag")
     save(model, folder)  # the policy, the normaliser and the bonus
-    load(PPO, folder, make_env()[1], device="cpu")  # ... and back, to go on
+    load(PPO, folder, **environments(), device="cpu")  # ... and back, to go on
     return reached
 
 

@@ -24,7 +24,7 @@ def test_entries_of_a_dict_come_in_the_order_of_its_keys():
     keys = list(space.spaces)
     expected = {"a": [0.0, 1.0], "b": [0.25, 0.5]}
     assert SpaceReader(space)(values).tolist() == [expected[keys[0]] + expected[keys[1]]]
-    assert SpaceReader(space, key="b")(values).tolist() == [[0.25, 0.5]]
+    assert SpaceReader(space, view="b")(values).tolist() == [[0.25, 0.5]]
 
 
 def test_single_values_are_read_like_a_batch():
@@ -55,9 +55,9 @@ def test_an_image_in_a_dict_is_named_and_can_be_left_out():
     space = spaces.Dict({"image": spaces.Box(0, 255, (4, 4, 3), np.uint8), "v": spaces.Discrete(2)})
     with pytest.raises(ValueError, match=r"observation\['image'\]"):
         SpaceReader(space)
-    assert SpaceReader(space, key="v")({"v": np.array([0])}).tolist() == [[1, 0]]
-    with pytest.raises(ValueError, match="key='w' is no entry"):
-        SpaceReader(space, key="w")
+    assert SpaceReader(space, view="v")({"v": np.array([0])}).tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match=r"view='w' is no part.*'image', 'v'"):
+        SpaceReader(space, view="w")
 
 
 def test_an_encoder_that_makes_no_rows_is_refused():

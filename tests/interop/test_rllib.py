@@ -15,7 +15,7 @@ from ray.tune.registry import register_env
 
 from mimex import BonusScale, MIMEx, Window
 from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
-from mimex.interop.rllib import BonusConnector, add_bonus
+from mimex.interop.rllib import BonusConnector, add_bonus, timeline
 
 
 def pendulum():
@@ -43,12 +43,12 @@ class Peek(ConnectorV2):
         return batch
 
 
-def algorithm(bonus, env=ProbeEnv, **options):
+def algorithm(bonus, env=ProbeEnv, num_envs=1, **options):
     register_env("probe", lambda config: env())
     config = (
         PPOConfig()
         .environment("probe")
-        .env_runners(num_env_runners=0)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=num_envs)
         .learners(num_learners=0)
         .training(train_batch_size=64, minibatch_size=32, num_epochs=1)
         .debugging(seed=0)
@@ -121,6 +121,33 @@ def test_the_bonus_sees_the_actions_that_environments_receive(settings, most):
     space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
     piece = BonusConnector(bonus=NotingBonus(1), **settings)
     assert piece._received(torch.tensor([[5.0], [0.5]]), space).tolist() == [[most], [0.5]]
+
+
+def test_a_batch_is_as_many_steps_of_the_scale_as_each_environment_took():
+    """Bonuses of each step alike in all environments, so that the scale's averages are known."""
+    scale = BonusScale()
+    bonus = NotingBonus(3, lambda w: w.features[:, -1, 2])
+    built = algorithm(bonus, num_envs=2, beta=scale)
+    built.train()
+    built.stop()
+    state = scale.state_dict()
+    assert state["measured"] == pytest.approx(32, abs=4)  # 64 steps of two environments
+    assert state["steps"] == sum(map(len, bonus.windows)) >= 64
+
+
+def test_steps_are_laid_out_in_time_by_runner_and_environment():
+    # One runner with two environments: completed episodes first, then those under way.
+    rows, columns = timeline([2, 3, 4, 3], runners=1, envs=2)
+    assert [columns[i] for i in (0, 2, 5, 9)] == [0, 1, 0, 1]
+    assert rows.tolist() == [0, 1, 0, 1, 2, 2, 3, 4, 5, 3, 4, 5]
+    # Two runners with one environment each, one after the other in the batch.
+    rows, columns = timeline([2, 4, 5, 1], runners=2, envs=1)
+    assert rows.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
+    assert columns.tolist() == [0] * 6 + [1] * 6
+    # No step has the place of another.
+    lengths = np.random.default_rng(0).integers(1, 30, 40).tolist()
+    rows, columns = timeline(lengths, runners=3, envs=4)
+    assert len(set(zip(rows, columns, strict=True))) == sum(lengths)
 
 
 def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):

@@ -69,6 +69,28 @@ def test_steps_that_only_reset_enter_no_average(at_once):
     assert stream.report["bonus/mean"] == 2.0
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
+    """A goal is rewarded every tenth step, and 5 of 15 steps later the log is written."""
+    bonus = NotingBonus(3, lambda window: torch.ones(len(window)))
+    stream = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(0.1, "raw"), learn_every=None)
+    stream.at_once = at_once
+    stream.start(rows(0, 0))
+    for t in range(15):
+        stream.step([0, 0], rows(1, 1), [9.0 * (t == 9)] * 2, [False] * 2)
+    if at_once:
+        stream.rollout_rewards()
+    # 9 of the task and 15 times 0.1 of the bonus; 300 steps are the half-life
+    assert stream.report["bonus/share"] == pytest.approx(1.5 / 10.5, abs=0.01)
+    assert stream.report["bonus/reward"] == pytest.approx(0.1)
+    loaded = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(0.1, "raw"), learn_every=None)
+    loaded.load_state_dict(stream.state_dict())
+    for one in (stream, loaded):
+        one.at_once = False
+        one.step([0, 0], rows(1, 1), [0.0] * 2, [False] * 2)
+    assert loaded.report == stream.report
+
+
 def test_settling_scores_each_piece_before_it_is_learned():
     observations = np.random.default_rng(0).normal(size=(9, 4, 6)).astype(np.float32)
     stream = BonusStream(RND(6), 4, BOX, TWO, beta=1.0, learn_every=16)

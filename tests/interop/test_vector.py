@@ -197,13 +197,108 @@ def test_dict_observations_are_flattened_or_chosen_by_key():
     for key, width in ((None, 8), ("all", 6)):
         vector = SyncVectorEnv([DictProbe], autoreset_mode=AutoresetMode.SAME_STEP)
         bonus = NotingBonus(3)
-        env = wrap_vector(vector, bonus, key=key)
+        env = wrap_vector(vector, bonus, view=key)
         env.reset()
         for _ in range(8):  # over an episode's end, whose final observation is a dict, too
             env.step(np.array([0]))
         assert all(window.features.shape == (1, 5, width) for window in bonus.windows)
         last = bonus.windows[EPISODE_LENGTHS[0] - 1]
         assert last.features[0, :, 2].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("view", "expected"), [(2, [2]), ([0, -4], [0, 2]), (slice(1, 3), [1, 2]), (None, range(6))]
+)
+def test_a_bonus_sees_the_features_of_its_view(mode, view, expected):
+    whole, _ = roll(mode)
+    part, _ = roll(mode, view=view)
+    assert len(part.windows) == len(whole.windows) > 20
+    for one, other in zip(part.windows, whole.windows, strict=True):
+        assert torch.equal(one.features, other.features[:, :, list(expected)])
+        assert torch.equal(one.actions, other.actions)
+
+
+@pytest.mark.parametrize("view", [6, [0, 7], -7, slice(0, 9), slice(3, 3), [], "a", [True], 1.5])
+def test_a_view_out_of_range_is_refused_by_what_there_is(view):
+    with pytest.raises(ValueError, match=r"view=.* has 6 features, 0 to 5"):
+        wrap(ProbeEnv(), MIMEx(), view=view)
+
+
+def test_a_view_of_something_else_is_refused():
+    class Code(ProbeEnv):
+        def __init__(self):
+            super().__init__()
+            self.observation_space = gymnasium.spaces.Discrete(5)
+
+    with pytest.raises(ValueError, match=r"view=0 takes keys.*Discrete\(5\): leave view out"):
+        wrap(Code(), RND(), view=0)
+    with pytest.raises(TypeError, match="use view='state'"):
+        wrap(ProbeEnv(), RND(), key="state")
+
+
+class Mixed(gymnasium.Env):
+    """Dict, MultiDiscrete and Tuple, in observations and actions; three steps an episode."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "codes": gymnasium.spaces.MultiDiscrete([2, 3]),
+            "nested": gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(-1, 1, (2,))}),
+        }
+    )
+
+    def __init__(self, action_space):
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        self.t += 1
+        return self.observation_space.sample(), 0.0, self.t == 3, False, {}
+
+
+CODE, PAIR = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(0, 1, (2,))
+ACTIONS = [
+    (gymnasium.spaces.MultiDiscrete([2, 3]), 5),
+    (gymnasium.spaces.Dict({"a": CODE, "b": PAIR}), 4),
+    (gymnasium.spaces.Tuple([CODE, gymnasium.spaces.MultiBinary(2)]), 4),
+]
+
+
+@pytest.mark.parametrize(("space", "width"), ACTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_actions_and_observations_of_several_parts(space, width, mode):
+    bonus = ICM()
+    env = wrap_vector(
+        SyncVectorEnv([lambda: Mixed(space)] * 2, autoreset_mode=mode), bonus, learn_every=6
+    )
+    env.reset(seed=0)
+    for _ in range(9):
+        _, rewards, terminated, *_ = env.step(env.action_space.sample())
+        if mode is AutoresetMode.DISABLED and terminated.any():
+            env.reset(options={"reset_mask": terminated})
+    assert np.isfinite(rewards).all()
+    assert (bonus.feature_dim, bonus.action_dim) == (7, width)
+    assert bonus.steps >= 2
+    single = ICM()
+    one = wrap(Mixed(space), single, learn_every=3, view="codes")
+    one.reset(seed=0)
+    for _ in range(3):
+        reward = one.step(one.action_space.sample())[1]
+    assert np.isfinite(reward)
+    assert (single.feature_dim, single.action_dim, single.steps) == (5, width, 1)
+
+
+def test_actions_that_cannot_be_flattened_are_refused_where_the_bonus_sees_them():
+    space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
+    wrap(Mixed(space), RND())
+    with pytest.raises(ValueError, match=r"action space Sequence.*TransformAction.*RND"):
+        wrap(Mixed(space), ICM())
+    assert hasattr(gymnasium.wrappers, "TransformAction")
 
 
 def test_a_robot_task_of_this_project_can_be_wrapped():

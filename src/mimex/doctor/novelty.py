@@ -76,7 +76,7 @@ def _random_play(make_env: MakeEnv, own: Evidence) -> Window:
     """Windows of random actions, read as the set-up's own bonus reads them."""
     noting = NotingBonus(getattr(own.bonus, "action_dim", None), length=own.bonus.length)
     read_by = own.weighted or WeightedBonus(noting)
-    options: Any = {name: getattr(read_by, name) for name in ("key", "encoder", "stride")}
+    options: Any = {name: getattr(read_by, name) for name in ("view", "encoder", "stride")}
     env = wrap(make_env(), noting, learn_every=None, **options)
     env.action_space.seed(0)
     env.reset(seed=0)

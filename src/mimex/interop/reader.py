@@ -13,22 +13,20 @@ from torch.nn.functional import one_hot
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-
-Key = str | Sequence[str] | None
-"""Of Dict observations, what to look at: one entry, several, or (None) all."""
+from mimex.interop.view import View, select
 
 
 class SpaceReader:
     """Turns a batch of a space's values into rows of numbers ``(N, D)``.
 
-    Boxes are flattened, discrete values become one-hot codes, the entries of a Dict are put side
-    by side in the order of its keys.
+    Boxes are flattened, discrete values become one-hot codes, the entries of a Dict or a Tuple are
+    concatenated in their order.
 
     Args:
         space: The space of ONE value.
-        key: For Dict spaces: the entry to read, or several of them. All when left out.
+        view: The part to read: a key of a Dict or several, indices or a slice of a flat Box.
         encoder: Gets the batch as tensors, as the environment gives it (a dict of them where
-            ``space`` is a Dict, unless ``key`` is one entry), and makes the rows. For images.
+            ``space`` is a Dict, unless ``view`` is one entry), and makes the rows. For images.
         name: What the values are, for error messages.
     """
 
@@ -36,37 +34,25 @@ class SpaceReader:
         self,
         space: spaces.Space[Any],
         *,
-        key: Key = None,
+        view: View = None,
         encoder: Encoder | None = None,
         name: str = "observation",
     ) -> None:
-        if key is not None:
-            keys = (key,) if isinstance(key, str) else tuple(key)
-            if not isinstance(space, spaces.Dict) or not set(keys) <= set(space.spaces):
-                raise ValueError(
-                    f"key={key!r} is no entry of the {name} space {space}: give one of its keys or "
-                    "several, or leave key out."
-                )
-            chosen = {name: space.spaces[name] for name in keys}
-            space = chosen[key] if isinstance(key, str) else spaces.Dict(chosen)
+        space, self._select = select(space, view)
         if encoder is None:
             _require_readable(space, name)
-        self.space, self.key, self.encoder, self.name = space, key, encoder, name
+        self.space, self.encoder, self.name = space, encoder, name
 
     def __call__(self, values: Any) -> Tensor:
         """Rows ``(N, D)`` of a batch of N values: an array, or a mapping of arrays."""
-        chosen = values
-        if isinstance(self.key, str):
-            chosen = values[self.key]
-        elif self.key is not None:
-            chosen = {name: values[name] for name in self.key}
-        if self.encoder is None:
-            try:
+        try:
+            chosen = self._select(values)
+            if self.encoder is None:
                 return _rows(self.space, chosen)
-            except (RuntimeError, ValueError, TypeError, LookupError) as error:
-                raise ValueError(
-                    f"the {self.name}s are no batch of values of {self.space}: {error}"
-                ) from error
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
+            raise ValueError(
+                f"the {self.name}s are no batch of values of {self.space}: {error}"
+            ) from error
         with torch.no_grad():
             if isinstance(chosen, Mapping):
                 batch: Any = {name: torch.as_tensor(value) for name, value in chosen.items()}
@@ -81,10 +67,8 @@ class SpaceReader:
         return rows
 
     def each(self, values: Sequence[Any]) -> Tensor:
-        """Rows of single values, which may be mappings."""
-        if isinstance(values[0], Mapping):
-            return self({name: _stack([v[name] for v in values]) for name in values[0]})
-        return self(_stack(values))
+        """Rows of single values, which may be mappings or tuples."""
+        return self(stack(values))
 
 
 def action_reader(
@@ -102,18 +86,18 @@ def action_reader(
             "the bonus has an encoder of its own: give encoder=... to the wrapper instead, which "
             "encodes each observation once, not once a window."
         )
-    found = spaces.flatdim(space)
     learner: Any = bonus
-    if getattr(bonus, "uses_actions", False) and learner.action_dim is None:
-        learner.action_dim = found
-    wanted = getattr(bonus, "action_dim", None)
-    if wanted is None:
+    unknown = getattr(bonus, "uses_actions", False) and learner.action_dim is None
+    if not unknown and getattr(bonus, "action_dim", None) is None:
         return None
     reader = SpaceReader(space, name="action")
-    if found != wanted:
+    found = spaces.flatdim(space)
+    if unknown:
+        learner.action_dim = found
+    if found != learner.action_dim:
         raise ValueError(
-            f"the bonus has action_dim={wanted}, but an action of {space} is {found} numbers "
-            f"(discrete ones are one-hot): make the bonus with action_dim={found}."
+            f"the bonus has action_dim={learner.action_dim}, but an action of {space} is {found} "
+            f"numbers (discrete ones are one-hot): make the bonus with action_dim={found}."
         )
     if getattr(bonus, "discrete", False) is None:
         learner.discrete = isinstance(space, spaces.Discrete) and stride == 1
@@ -127,29 +111,53 @@ def action_bounds(space: spaces.Space[Any]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(flat.low).float(), torch.from_numpy(flat.high).float()
 
 
-def _stack(values: Sequence[Any]) -> Any:
+def stack(values: Sequence[Any]) -> Any:
+    """A batch of single values: an array, or a mapping or tuple of batches."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: stack([value[key] for value in values]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(stack(parts) for parts in zip(*values, strict=True))
     return np.stack([np.asarray(value) for value in values])
 
 
-def _require_readable(space: spaces.Space[Any], name: str) -> None:
+def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+    """The parts of a Dict or a Tuple by key or index; None of any other space."""
     if isinstance(space, spaces.Dict):
-        for key, entry in space.spaces.items():
-            _require_readable(entry, f"{name}[{key!r}]")
+        return list(space.spaces.items())
+    if isinstance(space, spaces.Tuple):
+        return list(enumerate(space.spaces))
+    return None
+
+
+def _require_readable(space: spaces.Space[Any], name: str) -> None:
+    parts = _parts(space)
+    if parts is not None:
+        for key, part in parts:
+            _require_readable(part, f"{name}[{key!r}]")
         return
-    if isinstance(space, spaces.Box) and len(space.shape) < 3:
+    acts = name.startswith("action")
+    if isinstance(space, spaces.Box) and (len(space.shape) < 3 or acts):
         return
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return
+    if acts:
+        raise ValueError(
+            f"the {name} space {space} cannot be flattened: turn it into a Box or a Discrete with "
+            "gymnasium.wrappers.TransformAction, or choose a bonus that sees no actions (RND, "
+            "PseudoCount, MIMEx without action_dim)."
+        )
     what = "looks like an image" if isinstance(space, spaces.Box) else "cannot be flattened"
     raise ValueError(
         f"the {name} space {space} {what}: give encoder=..., a function from a batch of "
-        "observations to features (N, D); of a Dict you can choose one entry by key=..."
+        "observations to features (N, D); of a Dict you can choose one entry by view=..."
     )
 
 
 def _rows(space: spaces.Space[Any], values: Any) -> Tensor:
-    if isinstance(space, spaces.Dict):
-        return torch.cat([_rows(part, values[key]) for key, part in space.spaces.items()], dim=1)
+    parts = _parts(space)
+    if parts is not None:
+        return torch.cat([_rows(part, values[key]) for key, part in parts], dim=1)
     batch = torch.as_tensor(values)
     if batch.is_complex():
         raise ValueError("observations have complex numbers; expected real ones.")

@@ -14,10 +14,11 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
+from mimex.data.checks import require_positive
 from mimex.data.windows import RolloutWindows
 from mimex.interop.reader import action_bounds
 from mimex.interop.weighted import BonusOptions, WeightedBonus
-from mimex.types import Window
+from mimex.types import Array, Window
 
 
 def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
@@ -31,6 +32,9 @@ def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
     length = bonus.length * options.get("stride", 1)
     for name in ("normalize_actions", "clip_actions"):
         options.setdefault(name, getattr(config, name))
+    learners = max(config.num_learners, 1)  # each gets its share of the episodes
+    options.setdefault("runners", max(config.num_env_runners // learners, 1))
+    options.setdefault("envs", config.num_envs_per_env_runner)
     return config.learners(
         learner_class=_saving_its_bonus(config.learner_class),
         learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
@@ -63,6 +67,29 @@ def _saving_its_bonus(learner_class: Any) -> Any:
     return Learner
 
 
+def timeline(lengths: list[int], runners: int, envs: int) -> tuple[Any, Any]:
+    """The step and the environment of each row of a batch of pieces of episodes: ``(B,)`` each.
+
+    RLlib gives the pieces of one runner after those of another, each in the order of their ends,
+    and does not say which environment they are of: each goes to the one that is free first.
+
+    Args:
+        lengths: Steps of each piece.
+        runners: Environment runners, which take about as many steps each.
+        envs: Parallel environments of each runner.
+    """
+    free = np.zeros((runners, envs), dtype=np.int64)  # steps taken so far
+    ends = np.cumsum(lengths)
+    steps, columns = [], []
+    for length, end in zip(lengths, ends, strict=True):
+        runner = min(int((end - length / 2) / ends[-1] * runners), runners - 1)
+        env = int(free[runner].argmin())
+        steps.append(free[runner, env] + np.arange(length))
+        columns.append(np.full(length, runner * envs + env))
+        free[runner, env] += length
+    return np.concatenate(steps), np.concatenate(columns)
+
+
 class BonusConnector(ConnectorV2):
     """Adds the bonus to the rewards of episodes before advantages are computed, and trains it.
 
@@ -76,7 +103,9 @@ class BonusConnector(ConnectorV2):
         normalize_actions: As of RLlib: environments receive actions that are clipped to [-1, 1]
             and stretched to their bounds. Episodes hold the samples, which are clipped here.
         clip_actions: As of RLlib: they receive actions that are clipped to their bounds.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        runners: Environment runners whose episodes a batch has.
+        envs: Parallel environments of each. The scale of the bonus counts steps of each.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(
@@ -88,12 +117,16 @@ class BonusConnector(ConnectorV2):
         batch_size: int = 512,
         normalize_actions: bool = True,
         clip_actions: bool = False,
+        runners: int = 1,
+        envs: int = 1,
         **options: Unpack[BonusOptions],
     ) -> None:
         require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
         super().__init__(input_observation_space, input_action_space)
         self.weighted, self.batch_size = WeightedBonus(bonus, **options), batch_size
         self.normalize_actions, self.clip_actions = normalize_actions, clip_actions
+        require_positive(runners=runners, envs=envs)
+        self.runners, self.envs = runners, envs
         self.bonus = bonus
 
     def __call__(
@@ -120,11 +153,20 @@ class BonusConnector(ConnectorV2):
         extrinsic = [
             np.asarray(chunk.get_rewards())[:n] for chunk, n in zip(chunks, lengths, strict=True)
         ]
-        paid = self.weighted.combine(np.concatenate(extrinsic).astype(np.float32), torch.cat(raw))
-        totals = np.split(paid.total.numpy(), np.cumsum(lengths)[:-1])
+        total = self._total(lengths, np.concatenate(extrinsic).astype(np.float32), torch.cat(raw))
+        totals = np.split(total.numpy(), np.cumsum(lengths)[:-1])
         for chunk, rewards in zip(chunks, totals, strict=True):
             chunk.set_rewards(new_data=rewards, at_indices=slice(0, len(rewards)))
         return batch
+
+    def _total(self, lengths: list[int], extrinsic: Array, raw: Tensor) -> Tensor:
+        """The sum of both rewards of all steps, weighed in the order of time."""
+        place = timeline(lengths, self.runners, self.envs)
+        grid = (int(place[0].max()) + 1, self.runners * self.envs)
+        real = torch.zeros(grid, dtype=torch.bool)
+        outer, inner = torch.zeros(grid), torch.zeros(grid)
+        real[place], outer[place], inner[place] = True, torch.as_tensor(extrinsic), raw
+        return self.weighted.combine(outer, inner, real).total[place]
 
     def _windows(self, chunk: Any, steps: int) -> Window:
         """The window of each of the steps of a piece of an episode."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -42,7 +43,7 @@ class BonusStream(WeightedBonus):
         train_fraction: Share of those windows that is learned from, drawn at random; all are
             scored. A quarter of 512 are the 128 a step with which contrast is measured, and half
             the time.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(
@@ -66,11 +67,16 @@ class BonusStream(WeightedBonus):
         self.transitions = 0
         self.training = True  # steps are paid for and learned from
         self.at_once = False  # steps are not paid for one by one, but by rollout_rewards()
-        # window, real, reward, ended, and what an episodic bonus paid, of each step
+        # window, real, reward, truncated, and what an episodic bonus paid, of each step
         self._rollout: list[tuple[Window, Tensor, Tensor, Tensor, Tensor | None]] = []
         self._tracker: WindowTracker | None = None  # made when the first observation tells its size
         self._window: Window | None = None  # ends at the newest observation
         self._pending: list[Window] = []  # not yet learned from
+
+    @property
+    def paying(self) -> bool:
+        """Whether steps are rewarded and learned from now."""
+        return self.training
 
     @unchanged_if_refused("_tracker")
     def start(self, observations: Any, which: np.ndarray[Any, Any] | None = None) -> None:
@@ -105,6 +111,7 @@ class BonusStream(WeightedBonus):
         *,
         finals: Sequence[Any] | None = None,
         ignored: Any = None,
+        truncated: Any = None,
     ) -> Rewards:
         """Pays for one step of each environment.
 
@@ -117,6 +124,8 @@ class BonusStream(WeightedBonus):
                 next episode's first: the final observation of each that ended, in order.
             ignored: ``(N,)`` bool: the step only reset the environment (it ended the step
                 before), and is no transition; its observation starts an episode.
+            truncated: ``(N,)`` bool: a time limit ended the episode. Algorithms may add a value
+                to the rewards of these steps before ``rollout_rewards`` sees them.
         """
         if self._window is None:
             raise RuntimeError("step() before reset(): the first observation is not known yet.")
@@ -126,6 +135,9 @@ class BonusStream(WeightedBonus):
         starts = torch.zeros_like(ended)
         if ignored is not None:
             starts = self._each("ignored", ignored).bool()
+        cut = torch.zeros_like(ended)
+        if truncated is not None:
+            cut = self._each("truncated", truncated).bool()
         real = ~starts
         led = None if self.read_action is None else self.read_action(actions).clamp(*self._bounds)
         came_from, first = self._window, tracker.starting
@@ -139,10 +151,10 @@ class BonusStream(WeightedBonus):
         window = went_to if self.ends_at == "next" else came_from
         if not bool(real.all()):
             window = window[real]
-        followed = self._follow_episode(window, real, first) if self.training else None
-        if self.at_once and self.training:
-            self._rollout.append((window, real, extrinsic, ended, followed))
-        if self.at_once or not self.training:
+        followed = self._follow_episode(window, real, first) if self.paying else None
+        if self.at_once and self.paying:
+            self._rollout.append((window, real, extrinsic, cut, followed))
+        if self.at_once or not self.paying:
             return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
         raw = torch.zeros(self.num_envs)
         if len(window):
@@ -180,13 +192,13 @@ class BonusStream(WeightedBonus):
 
         Args:
             seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalised,
-                say); the bonus is sized beside them. Ends of episodes, to whose rewards algorithms
-                may have added a value, count as the others do on average.
+                say); the bonus is sized beside them. Values that were added to them at time limits
+                are left out.
 
         One pass over many windows both scores and learns, which takes a fraction of the time of
         steps one by one. Each piece of ``learn_every`` windows is scored before it is learned.
         """
-        windows, reals, extrinsics, endeds, followed = zip(*self._rollout, strict=True)
+        windows, reals, extrinsics, truncated, followed = zip(*self._rollout, strict=True)
         self._rollout = []
         window, real = Window.cat(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
@@ -201,15 +213,9 @@ class BonusStream(WeightedBonus):
             raw[real] = torch.cat(followed)
         extrinsic = torch.stack(extrinsics)
         if seen is not None:
-            extrinsic, ended = torch.as_tensor(seen), torch.stack(endeds)
-            if bool((~ended).any()):
-                extrinsic = extrinsic.masked_fill(ended, float(extrinsic[~ended].mean()))
+            extrinsic = _without_values(torch.as_tensor(seen), extrinsic, torch.stack(truncated))
         self.transitions += len(window)
         return self.combine(extrinsic, raw, real)
-
-    def forget_rollout(self) -> None:
-        """With ``at_once``: drops the steps of a rollout that was given up."""
-        self._rollout = []
 
     def _score_and_learn(self, window: Window) -> Tensor:
         if self.learn_every is None:
@@ -257,3 +263,19 @@ class BonusStream(WeightedBonus):
         super().load_state_dict(state)
         self._tracker, self._window = tracker, None if tracker is None else tracker.window()
         self._rollout, self._pending, self.transitions = [], pending, transitions
+
+
+def _without_values(seen: Tensor, own: Tensor, truncated: Tensor) -> Tensor:
+    """Rewards as the agent sees them ``(M, N)``, but for the values added to truncated steps.
+
+    Those steps get the task's ``own`` reward times the factor by which the agent sees the rewards
+    of the other environments at that step, or else of the step before.
+    """
+    sizes = [rewards.double().abs().masked_fill(truncated, 0.0).sum(1) for rewards in (seen, own)]
+    factors = torch.where(sizes[1] > 0, sizes[0] / sizes[1], torch.nan).tolist()
+    factor = float(sizes[0].sum() / sizes[1].sum()) if float(sizes[1].sum()) > 0 else 1.0
+    rewards = seen.clone()
+    for t in range(len(seen)):
+        factor = factor if math.isnan(factors[t]) else factors[t]
+        rewards[t, truncated[t]] = (factor * own[t, truncated[t]]).to(seen.dtype)
+    return rewards

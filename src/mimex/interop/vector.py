@@ -18,6 +18,7 @@ from gymnasium.vector import (
 from gymnasium.wrappers import ClipAction, vector
 
 from mimex.bonus.base import IntrinsicReward
+from mimex.interop.reader import stack
 from mimex.interop.stream import BonusStream, StreamOptions
 
 
@@ -47,14 +48,14 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        self.stream.start(_batch(observation))
+        self.stream.start(stack([observation]))
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, extrinsic, terminated, truncated, info = self.env.step(action)
         rewards = self.stream.step(
-            np.asarray(action)[None],
-            _batch(observation),
+            stack([action]),
+            stack([observation]),
             np.array([float(extrinsic)]),
             [terminated or truncated],
         )
@@ -178,13 +179,11 @@ def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:
             "AutoresetMode.SAME_STEP gives beside the next episode's first observation. If it "
             "resets otherwise, say so: autoreset_mode=..."
         )
-    places = np.flatnonzero(ended)
-    if isinstance(finals, Mapping):
-        return [{key: value[n] for key, value in finals.items()} for n in places]
-    return [finals[n] for n in places]
+    return [_single(finals, n) for n in np.flatnonzero(ended).tolist()]
 
 
-def _batch(observation: Any) -> Any:
-    if isinstance(observation, Mapping):
-        return {key: np.asarray(value)[None] for key, value in observation.items()}
-    return np.asarray(observation)[None]
+def _single(values: Any, n: int) -> Any:
+    """The n-th of a batch, which may be a mapping."""
+    if isinstance(values, Mapping):
+        return {key: _single(value, n) for key, value in values.items()}
+    return values[n]

@@ -153,7 +153,7 @@ def test_dict_observations_choose_an_entry():
     model = DQN(
         "MultiInputPolicy", DummyVecEnv([Pair]), learning_starts=5, batch_size=8, buffer_size=50,
         device="cpu", replay_buffer_class=BonusDictReplayBuffer,
-        replay_buffer_kwargs={"bonus": ReplayBonus(bonus, beta=raw, key="probe")},
+        replay_buffer_kwargs={"bonus": ReplayBonus(bonus, beta=raw, view="probe")},
     )  # fmt: skip
     model.learn(40)
     samples = model.replay_buffer.sample(64)

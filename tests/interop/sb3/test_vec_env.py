@@ -326,3 +326,60 @@ def test_the_bonus_sees_clipped_actions_and_ppo_learns_from_its_samples():
     seen = torch.stack([window.actions[:, -1, 0] for window in bonus.windows])
     assert (sampled.abs() > 2).float().mean() > 0.2
     torch.testing.assert_close(seen, sampled.clamp(-2, 2))
+
+
+class Ends(gymnasium.Env):
+    """Three steps an episode; the last one is rewarded and terminates or truncates it."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, step_reward=0.0, terminates=True):
+        self.step_reward, self.terminates = step_reward, terminates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.t += 1
+        last = self.t == 3
+        reward = 4.0 if last else self.step_reward
+        ends = (last, False) if self.terminates else (False, last)
+        return self.observation_space.sample(), reward, *ends, {}
+
+
+def test_at_once_the_scale_and_the_log_see_the_reward_of_the_goal():
+    env = BonusVecEnv(DummyVecEnv([Ends] * 2), NotingBonus(2, lambda w: torch.ones(len(w))))
+    ppo(env, at_once=True).learn(64)
+    assert env.stream.paid["extrinsic"] == 4.0 * 2 * (32 // 3)
+    assert env.stream.scale.state_dict()["task"] > 1.0  # 4 / 3 a step
+    assert env.stream.report["bonus/share"] < 0.5
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_at_once_values_that_are_added_at_time_limits_are_no_reward(normalized):
+    """Stable-Baselines3 adds the value of the final observation where a time limit cuts off."""
+    inner = BonusVecEnv(DummyVecEnv([lambda: Ends(1.0, terminates=False)] * 2), NotingBonus(2))
+    seen = []
+
+    class Seen(VecNormalize):
+        def step_wait(self):
+            step = super().step_wait()
+            seen.append(step[1].copy())
+            return step
+
+    kwargs = {
+        "rollout_buffer_class": BonusRolloutBuffer,
+        "rollout_buffer_kwargs": {"bonus": inner.at_once()},
+    }
+    model = ppo(Seen(inner, norm_reward=normalized), at_once=False, **kwargs)
+    with torch.no_grad():
+        model.policy.value_net.bias.fill_(50.0)
+    model.learn(128)
+    before = inner.stream.paid["extrinsic"]
+    seen.clear()
+    model.learn(64, reset_num_timesteps=False)
+    paid = inner.stream.paid["extrinsic"] - before
+    assert paid == pytest.approx(np.abs(np.stack(seen)).sum(), rel=0.02 if normalized else 0)

@@ -11,7 +11,9 @@ class LeftOutOfPickles:
     """Goes into pickles, which Stable-Baselines3 makes of models and buffers, without a bonus."""
 
     bonus: Any
-    replacement: str
+    one_line: ClassVar[str]
+    """What a user writes to give a bonus to a model."""
+    replacement: ClassVar[str]
     """What a user writes to go on with a new one."""
 
     def require(self) -> None:
@@ -38,6 +40,7 @@ class BonusBuffer:
     """
 
     for_dicts: ClassVar[type[BonusBuffer]]
+    takes: ClassVar[type[LeftOutOfPickles]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
@@ -46,10 +49,11 @@ class BonusBuffer:
         return made
 
     def __init__(self, *args: Any, bonus: Any = None, pays: Any = None, **kwargs: Any) -> None:
-        self.bonus = bonus if pays is None else pays
-        if self.bonus is None:
+        bonus = bonus if pays is None else pays
+        if not isinstance(bonus, self.takes):
             raise TypeError(
-                "the buffer was given no bonus: rollout_buffer_kwargs={'bonus': env.at_once()}, or "
-                "replay_buffer_kwargs={'bonus': ReplayBonus(...)}."
+                f"the {type(self).__name__} was given bonus={bonus!r}; expected a "
+                f"{self.takes.__name__}. All in one: {self.takes.one_line}."
             )
+        self.bonus: Any = bonus
         super().__init__(*args, **kwargs)

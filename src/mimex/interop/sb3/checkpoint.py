@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from mimex.interop.sb3.replay import BonusReplayBuffer, ReplayBonus
+from mimex.interop.sb3.setup import find_wrapper
 from mimex.interop.sb3.vec_env import BonusRolloutBuffer, BonusVecEnv, RolloutBonus
 from mimex.train import checkpoint
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
-Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
 
 MODEL, NORMALISER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
 REPLAY, BONUS = "replay_buffer.pkl", "bonus.safetensors"
@@ -47,29 +47,36 @@ def load(
 ) -> Algorithm:
     """Reads what ``save`` wrote, for environments and a bonus that are set up as they were.
 
+    ``load(PPO, "run", **with_bonus(env, bonus))``.
+
     Args:
         algorithm: ``PPO``, ``SAC``, ...
         folder: Where it was saved.
         env: The environments; for on-policy algorithms with a new ``BonusVecEnv`` among them.
-        bonus: For off-policy algorithms: a new ``ReplayBonus``.
+        bonus: For off-policy algorithms: a new ``ReplayBonus``; that of ``replay_buffer_kwargs``
+            when left out.
         kwargs: As of the algorithm's ``load``.
     """
     folder = Path(folder)
-    normaliser = _wrapper(env, VecNormalize)
+    normaliser = find_wrapper(env, VecNormalize)
     if normaliser is not None:
         saved = VecNormalize.load(str(folder / NORMALISER), normaliser.venv)
         normaliser.obs_rms, normaliser.ret_rms = saved.obs_rms, saved.ret_rms
     model = algorithm.load(folder / MODEL, env=env, **kwargs)
     if isinstance(model, OffPolicyAlgorithm):
+        bonus = bonus or kwargs.get("replay_buffer_kwargs", {}).get("bonus")
         if bonus is None:
-            raise ValueError("an off-policy model needs bonus=ReplayBonus(...), made as before.")
+            raise ValueError(
+                "an off-policy model needs a bonus made as before: "
+                "load(SAC, folder, **with_bonus(env, bonus, off_policy=True))."
+            )
         model.load_replay_buffer(folder / REPLAY)
         assert isinstance(model.replay_buffer, BonusReplayBuffer)
         model.replay_buffer.bonus = bonus
     found = find_bonus(model)
     buffer = getattr(model, "rollout_buffer", None)
     if isinstance(buffer, BonusRolloutBuffer) and isinstance(found, RolloutBonus):
-        buffer.bonus, found.at_once = found, True
+        buffer.bonus = found
     found.load_state_dict(checkpoint.load(folder / BONUS))
     return model
 
@@ -79,7 +86,7 @@ def find_bonus(model: BaseAlgorithm) -> RolloutBonus | ReplayBonus:
     replay = getattr(model, "replay_buffer", None)
     if isinstance(replay, BonusReplayBuffer):
         return replay.bonus
-    wrapper = _wrapper(model.get_env(), BonusVecEnv)
+    wrapper = find_wrapper(model.get_env(), BonusVecEnv)
     if wrapper is None:
         raise ValueError(
             f"{type(model).__name__} has no bonus: neither a BonusVecEnv around its environments "
@@ -91,7 +98,8 @@ def find_bonus(model: BaseAlgorithm) -> RolloutBonus | ReplayBonus:
 class BonusLog(BaseCallback):
     """Records ``bonus/mean`` (raw), ``bonus/reward``, ``bonus/share`` and ``bonus/beta``.
 
-    ``model.learn(100_000, callback=BonusLog())``, for all algorithms and ways to pay.
+    The first three are averages over recent steps (off-policy: sampled batches), with the half-life
+    of the scale. ``model.learn(100_000, callback=BonusLog())``, for all algorithms and ways to pay.
     """
 
     def _on_step(self) -> bool:
@@ -100,11 +108,3 @@ class BonusLog(BaseCallback):
     def _on_rollout_end(self) -> None:
         for name, value in find_bonus(self.model).report.items():
             self.logger.record(name, value)
-
-
-def _wrapper(env: VecEnv | None, kind: type[Wrapper]) -> Wrapper | None:
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, kind):
-            return env
-        env = env.venv
-    return None

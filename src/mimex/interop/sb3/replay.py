@@ -45,10 +45,11 @@ class ReplayBonus(LeftOutOfPickles, WeightedBonus):
         bonus: The intrinsic reward.
         learn_every: Sampled batches between two learning steps of the bonus.
         seed: Of the choice of environments, where there are several.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``key``, ``encoder``.
+        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
             An encoder gets observations as the buffer holds them (images as ``(N, C, H, W)``).
     """
 
+    one_line = 'SAC("MlpPolicy", **with_bonus(env, bonus, off_policy=True))'
     replacement = "model.replay_buffer.bonus = ReplayBonus(...)"
 
     def __init__(
@@ -94,13 +95,13 @@ class ReplayBonus(LeftOutOfPickles, WeightedBonus):
 class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
     """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
 
-    ``SAC("MlpPolicy", env, replay_buffer_class=BonusReplayBuffer,
-    replay_buffer_kwargs={"bonus": ReplayBonus(MIMEx())})``. With Dict observations it makes a
-    ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
+    ``SAC("MlpPolicy", **with_bonus(env, MIMEx(), off_policy=True))``. With Dict observations it
+    makes a ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
     normalised observations; the bonus joins the normalised reward.
     """
 
     bonus: ReplayBonus
+    takes = ReplayBonus
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         for name, reason in REFUSED.items():

@@ -18,15 +18,40 @@ from mimex.interop.stream import BonusStream, StreamOptions
 class RolloutBonus(LeftOutOfPickles, BonusStream):
     """The bonus of a ``BonusVecEnv``, which its rollout buffer asks for where it adds the bonus."""
 
+    one_line = 'PPO("MlpPolicy", **with_bonus(env, bonus))'
     replacement = "model.rollout_buffer.bonus = env.at_once()"
+    collecting = False  # with ``at_once``: a rollout is under way
+
+    @property
+    def paying(self) -> bool:
+        return self.training and (self.collecting or not self.at_once)
+
+    def start_rollout(self) -> None:
+        """With ``at_once``: steps from now on are of a new rollout; one given up is dropped."""
+        self._rollout, self.collecting = [], True
+
+    def end_rollout(self, seen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """With ``at_once``: the bonus of each step of the rollout ``(M, N)``.
+
+        Args:
+            seen: ``(M, N)``: the rewards in the rollout buffer.
+        """
+        if len(self._rollout) != len(seen):
+            raise RuntimeError(
+                f"the BonusVecEnv saw {len(self._rollout)} of the {len(seen)} steps of this "
+                "rollout. The model needs the environments whose bonus its rollout buffer has: "
+                f"{self.one_line}; after an evaluation on them set env.training = True."
+            )
+        self.collecting = False
+        return self.rollout_rewards(seen).intrinsic.numpy()
 
 
 class BonusVecEnv(VecEnvWrapper):
     """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
 
     Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
-    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta`` of what was
-    paid last; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
+    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta``, averages
+    over recent steps; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
     reports the extrinsic return. Around a VecNormalize it looks at normalised observations and adds
     to normalised rewards. Inside of one, the sum of both rewards is normalised; paid at once, the
     bonus is sized beside the normalised rewards and joins them.
@@ -38,7 +63,7 @@ class BonusVecEnv(VecEnvWrapper):
     Args:
         venv: The environments.
         bonus: The intrinsic reward.
-        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``key``, ... An
+        options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``view``, ... An
             encoder gets observations as ``venv`` gives them (images mostly as ``(N, H, W, C)``:
             Stable-Baselines3 moves the channels in a wrapper around this one).
     """
@@ -65,7 +90,10 @@ class BonusVecEnv(VecEnvWrapper):
         observations, extrinsic, dones, infos = self.venv.step_wait()
         # A VecEnv resets in the same step and gives the final observation apart.
         finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
-        rewards = self.stream.step(self._actions, observations, extrinsic, dones, finals=finals)
+        truncated = [info.get("TimeLimit.truncated", False) for info in infos] & dones
+        rewards = self.stream.step(
+            self._actions, observations, extrinsic, dones, finals=finals, truncated=truncated
+        )
         parts = zip(infos, rewards.extrinsic.tolist(), rewards.intrinsic.tolist(), strict=True)
         for info, outer, inner in parts:
             info.update(self.stream.report, reward_extrinsic=outer)
@@ -83,13 +111,11 @@ class BonusVecEnv(VecEnvWrapper):
         self.stream.training = training
 
     def at_once(self) -> RolloutBonus:
-        """Pays a whole rollout at once from now on, which is several times as fast.
+        """What a ``BonusRolloutBuffer`` is given to reward a whole rollout at once.
 
-        ``PPO("MlpPolicy", env, rollout_buffer_class=BonusRolloutBuffer,
-        rollout_buffer_kwargs={"bonus": env.at_once()})``. Steps then return the extrinsic reward;
-        the rollout buffer adds the bonus before it computes returns and advantages.
+        This is several times as fast. ``with_bonus`` does it in one line. Steps then return the
+        extrinsic reward; the buffer adds the bonus before it computes returns and advantages.
         """
-        self.stream.at_once = True
         return self.stream
 
 
@@ -101,11 +127,25 @@ class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
     normalised ones.
     """
 
-    bonus: RolloutBonus
+    takes = RolloutBonus
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.bonus.collecting = False  # nothing is, before the first rollout
+
+    @property
+    def bonus(self) -> RolloutBonus:
+        """The bonus that is added to the rewards; steps are no longer rewarded one by one."""
+        return self._bonus
+
+    @bonus.setter
+    def bonus(self, bonus: RolloutBonus) -> None:
+        bonus.at_once = True
+        self._bonus = bonus
 
     def reset(self) -> None:
         super().reset()
-        self.bonus.forget_rollout()  # a callback may have given up the one before
+        self.bonus.start_rollout()
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         self.bonus.require()  # before a rollout is played for nothing
@@ -114,8 +154,7 @@ class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
     def compute_returns_and_advantage(
         self, last_values: torch.Tensor, dones: np.ndarray[Any, Any]
     ) -> None:
-        intrinsic = self.bonus.rollout_rewards(self.rewards).intrinsic
-        self.rewards += intrinsic.numpy().astype(self.rewards.dtype)
+        self.rewards += self.bonus.end_rollout(self.rewards).astype(self.rewards.dtype)
         super().compute_returns_and_advantage(last_values, dones)
 
 
