@@ -56,7 +56,7 @@ def test_the_version_is_that_of_the_package(capsys):
         (["train", "FrankaReach", "--out", "{tmp}/odd.py"], "odd.py is a file"),
         (["train", "FrankaReach", "--out", "{tmp}/odd.py/run"], "odd.py"),
         (["study", "show", "{tmp}"], "the plan is"),
-        (["study", "show", "{tmp}/folder.toml"], "folder.toml: Is a directory"),
+        (["study", "show", "{tmp}/folder.toml"], "folder.toml is no regular file: give a TOML"),
         (["report", "{tmp}/odd.py"], "odd.py has no run folder"),
         (["eval", "{tmp}/odd.py"], "odd.py"),
     ],

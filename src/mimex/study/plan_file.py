@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mimex.envs.nearest import choose
-from mimex.files import read_own, replacing
+from mimex.files import replacing
 from mimex.study.plan import Plan, Scale
 
 PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
@@ -52,9 +52,10 @@ def read_plan(path: Path) -> Plan:
         ValueError: If the file is no TOML, or says what no plan can mean; the message names the
             place.
     """
+    if not path.is_file():  # a pipe would be waited for
+        raise OSError(f"{path} is no regular file: give a TOML file (mimex study init makes one).")
     try:
-        # Whoever names a link means what it leads to; a pipe would be waited for.
-        return _plan(path.stem, tomllib.loads(read_own(path.resolve()).decode()))
+        return _plan(path.stem, tomllib.loads(path.read_bytes().decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     except RecursionError as error:
