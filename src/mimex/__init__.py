@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mimex.nn.parallel import use_workers
     from mimex.types import Window
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Window": "mimex.types",
