@@ -131,7 +131,7 @@ def test_a_batch_is_as_many_steps_of_the_scale_as_each_environment_took():
     built.train()
     built.stop()
     state = scale.state_dict()
-    assert state["measured"] == pytest.approx(32, abs=4)  # 64 steps of two environments
+    assert state["rows"] == pytest.approx(32, abs=4)  # 64 steps of two environments
     assert state["steps"] == sum(map(len, bonus.windows)) >= 64
 
 

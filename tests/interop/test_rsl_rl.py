@@ -67,7 +67,7 @@ def weights(made):
 
 def test_each_step_is_rewarded_before_the_returns():
     bonus = NotingBonus(2, lambda w: 10 + w.features[:, -1, 2], length=3)
-    made = runner(bonus, beta=BonusScale(1.0, "raw"), learn_every=8)
+    made = runner(bonus, beta=BonusScale(1.0, normalize=False), learn_every=8)
     seen = []
     returns = made.alg.compute_returns
 

@@ -1,4 +1,5 @@
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -49,9 +50,9 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_steps_that_only_reset_enter_no_average(at_once):
-    """Every real step pays 1 and earns a bonus of 2, so every one is an average one."""
+    """Every real step has a bonus of 2, so that the rms is 2."""
     bonus = NotingBonus(3, lambda window: torch.full((len(window),), 2.0))
-    scale = BonusScale(0.5, schedule="linear", over_steps=1000)
+    scale = BonusScale(0.5, reward_decay=1.0, schedule="linear", over_steps=1000)
     stream = BonusStream(bonus, 2, BOX, TWO, beta=scale, learn_every=1)
     stream.at_once = at_once
     stream.start(rows(0, 0))
@@ -61,11 +62,11 @@ def test_steps_that_only_reset_enter_no_average(at_once):
         paid.append(step.intrinsic)
     intrinsic = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
     assert intrinsic[torch.as_tensor(ignored)].tolist() == [0.0] * 4
-    assert intrinsic[0].tolist() == [0.5] * 2  # beta times the task's reward
-    assert intrinsic[~torch.as_tensor(ignored)].tolist() == pytest.approx([0.5] * 4, rel=4e-3)
+    unit = 0.5 * math.sqrt(1 - 0.99**2)
+    assert intrinsic[~torch.as_tensor(ignored)].tolist() == pytest.approx([unit] * 4, rel=4e-3)
     assert scale.steps == stream.transitions == 4
     assert sum(map(len, bonus.windows)) == (4 if at_once else 8)  # scored and learned, once each
-    assert scale.state_dict()["task"] == 1.0
+    assert scale.state_dict()["rows"] == 3  # steps with a real transition
     assert stream.report["bonus/mean"] == 2.0
 
 
@@ -73,7 +74,9 @@ def test_steps_that_only_reset_enter_no_average(at_once):
 def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     """A goal is rewarded every tenth step, and 5 of 15 steps later the log is written."""
     bonus = NotingBonus(3, lambda window: torch.ones(len(window)))
-    stream = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(0.1, "raw"), learn_every=None)
+    stream = BonusStream(
+        bonus, 2, BOX, TWO, beta=BonusScale(0.1, normalize=False), learn_every=None
+    )
     stream.at_once = at_once
     stream.start(rows(0, 0))
     for t in range(15):
@@ -83,7 +86,9 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     # 9 of the task and 15 times 0.1 of the bonus; 300 steps are the half-life
     assert stream.report["bonus/share"] == pytest.approx(1.5 / 10.5, abs=0.01)
     assert stream.report["bonus/reward"] == pytest.approx(0.1)
-    loaded = BonusStream(bonus, 2, BOX, TWO, beta=BonusScale(0.1, "raw"), learn_every=None)
+    loaded = BonusStream(
+        bonus, 2, BOX, TWO, beta=BonusScale(0.1, normalize=False), learn_every=None
+    )
     loaded.load_state_dict(stream.state_dict())
     for one in (stream, loaded):
         one.at_once = False

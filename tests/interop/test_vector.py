@@ -1,3 +1,4 @@
+import math
 from functools import partial
 
 import gymnasium
@@ -123,8 +124,9 @@ def test_nothing_has_to_be_chosen_for_a_bonus_of_any_size():
         env.reset()
         for _ in range(3):
             rewards = env.step(np.array([0, 0]))[1]
-            # The probe has no reward, so that average bonuses add up to a return of beta.
-            np.testing.assert_allclose(rewards, BETA * 0.01 * np.array([0.5, 1.5]), rtol=1e-6)
+            # Bonuses in units of their rms, which is sqrt(5) times their size.
+            unit = BETA * math.sqrt((1 - 0.99**2) / 5)
+            np.testing.assert_allclose(rewards, unit * np.array([1.0, 3.0]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("make_bonus", [MIMEx, lambda: ICM(None, 2, discrete=True)])
@@ -303,6 +305,8 @@ def test_actions_that_cannot_be_flattened_are_refused_where_the_bonus_sees_them(
 
 def test_a_robot_task_of_this_project_can_be_wrapped():
     pytest.importorskip("mujoco")
+    import mimex.envs  # noqa: F401 (registers the task)
+
     vector = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=2)
     env = wrap_vector(vector, MIMEx(length=3), learn_every=2)
     env.reset(seed=0)

@@ -95,9 +95,8 @@ def test_at_once_below_vec_normalize_is_sized_beside_the_normalised_reward():
             seen.append((env.stream.paid["intrinsic"] / 32, rewards))
 
     model.learn(320, callback=Look())
-    paid, normalised = seen[-1][0] - seen[-2][0], seen[-1][1]
-    assert paid < normalised  # Pendulum's own rewards are tens of times as large
-    assert paid == pytest.approx(BETA / (1 + BETA) * normalised, rel=0.75)
+    earned, normalized = seen[-1][0] - seen[-2][0], seen[-1][1]
+    assert 0 < earned < normalized  # in units of return, whatever the size of the task's rewards
 
 
 @pytest.mark.parametrize("way", ["step", "at once", "replay"])
@@ -131,7 +130,7 @@ def test_the_logger_and_infos_carry_the_bonus_on_every_path(way):
     model.learn(40, callback=Look())
     for carries in (logged, info) if way != "replay" else (logged,):
         assert {"bonus/mean", "bonus/reward", "bonus/share", "bonus/beta"} <= set(carries)
-        assert carries["bonus/beta"] == BETA
+        assert carries["bonus/beta"] == BETA  # Pendulum has no positive reward
         assert 0 < carries["bonus/share"] < 1
     if way != "replay":
         assert "reward_extrinsic" in info

@@ -10,7 +10,6 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from mimex import RND, BonusScale, MIMEx
-from mimex.doctor import all_well, diagnose
 from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import (
     BonusDictRolloutBuffer,
@@ -225,13 +224,13 @@ def ppo(env, at_once, **kwargs):
     )
 
 
-@pytest.mark.parametrize("unit", ["task", "raw"])
-def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(unit):
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(normalize):
     """With a bonus that does not learn, when it is asked makes no difference."""
     returns, weights = [], []
     for at_once in (False, True):
         env = DummyVecEnv([lambda n=n: ProbeEnv(n) for n in range(2)])
-        scale = BonusScale(0.5, unit)
+        scale = BonusScale(0.5, normalize=normalize)
         model = ppo(BonusVecEnv(env, NotingBonus(3), beta=scale), at_once)
         model.learn(64)
         returns.append(model.rollout_buffer.returns)
@@ -240,16 +239,6 @@ def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(unit):
     torch.testing.assert_close(weights[0], weights[1])
     assert np.isfinite(returns[1]).all()
     assert np.abs(returns[1]).max() > 0
-
-
-def test_the_doctor_finds_it_well():
-    def setup(make_env=lambda: gymnasium.make("CartPole-v1"), bonus=None):
-        env = BonusVecEnv(DummyVecEnv([make_env] * 2), bonus or MIMEx(), beta=0.5, learn_every=16)
-        return ppo(env, at_once=True).learn(64)
-
-    checks = diagnose(setup)
-    assert all_well(checks)
-    assert {check.status for check in checks} == {"pass"}
 
 
 def test_each_window_is_learned_once_in_pieces():
@@ -354,7 +343,7 @@ def test_at_once_the_scale_and_the_log_see_the_reward_of_the_goal():
     env = BonusVecEnv(DummyVecEnv([Ends] * 2), NotingBonus(2, lambda w: torch.ones(len(w))))
     ppo(env, at_once=True).learn(64)
     assert env.stream.paid["extrinsic"] == 4.0 * 2 * (32 // 3)
-    assert env.stream.scale.state_dict()["task"] > 1.0  # 4 / 3 a step
+    assert env.stream.scale.state_dict()["unrewarded"] < 3  # steps since the last goal
     assert env.stream.report["bonus/share"] < 0.5
 
 
