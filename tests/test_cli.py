@@ -50,7 +50,6 @@ def test_the_version_is_that_of_the_package(capsys):
         (["train", "FrankaReach", "--seed", f"{2**64}"], f"--seed is {2**64}"),
         (["train", "FrankaReach", "--bonus", "icm", "--icm.hidden", "0"], "hidden=0"),
         (["train", "FrankaReach", "--bonus", "rnd", "--rnd.hidden", "3", "0"], "hidden=(3, 0)"),
-        (["doctor", "{tmp}/odd.py:setup"], "odd.py cannot be imported (SyntaxError"),
         (["train", "FrankaReach", "--out", "{tmp}/odd.py"], "odd.py is a file"),
         (["train", "FrankaReach", "--out", "{tmp}/odd.py/run"], "odd.py"),
         (["study", "show", "{tmp}"], "the plan is"),

@@ -13,7 +13,6 @@ COMMANDS = {
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
-    "doctor": "check that a bonus is right and reaches your algorithm's update",
 }
 
 

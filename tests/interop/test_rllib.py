@@ -14,7 +14,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.tune.registry import register_env
 
 from mimex import BonusScale, MIMEx, Window
-from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
+from tests.probe import NotingBonus, ProbeEnv, signature
 from mimex.interop.rllib import BonusConnector, add_bonus
 
 

@@ -11,7 +11,7 @@ from torchrl.envs.utils import check_env_specs
 from torchrl.objectives.value import GAE
 
 from mimex import ICM, RND, BonusScale, MIMEx
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.torchrl import BonusTransform
 
 

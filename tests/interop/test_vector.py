@@ -12,7 +12,7 @@ from gymnasium.wrappers import vector as of_vectors
 
 from mimex import ICM, RND, BonusScale, MIMEx
 from mimex.bonus.scale import BETA
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.vector import wrap, wrap_vector
 from mimex.train import checkpoint
 

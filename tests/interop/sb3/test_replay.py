@@ -7,7 +7,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from mimex import E3B, ICM, RND, BonusScale, MIMEx
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
 
 BOX = gymnasium.spaces.Box(-1, 1, (2,))

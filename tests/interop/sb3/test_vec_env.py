@@ -10,8 +10,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from mimex import RND, BonusScale, MIMEx
-from mimex.doctor import all_well, diagnose
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import (
     BonusDictRolloutBuffer,
     BonusRolloutBuffer,
@@ -240,16 +239,6 @@ def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(unit):
     torch.testing.assert_close(weights[0], weights[1])
     assert np.isfinite(returns[1]).all()
     assert np.abs(returns[1]).max() > 0
-
-
-def test_the_doctor_finds_it_well():
-    def setup(make_env=lambda: gymnasium.make("CartPole-v1"), bonus=None):
-        env = BonusVecEnv(DummyVecEnv([make_env] * 2), bonus or MIMEx(), beta=0.5, learn_every=16)
-        return ppo(env, at_once=True).learn(64)
-
-    checks = diagnose(setup)
-    assert all_well(checks)
-    assert {check.status for check in checks} == {"pass"}
 
 
 def test_each_window_is_learned_once_in_pieces():
