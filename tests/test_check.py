@@ -1,4 +1,4 @@
-"""Correct set-ups pass every check, and each of these faults is caught by its row, with a remedy."""
+"""Correct set-ups pass every check, and each fault is caught by its row, with a remedy."""
 
 import runpy
 from pathlib import Path
@@ -28,9 +28,9 @@ from mimex import (
     WindowTracker,
     check_bonus,
 )
+from mimex.agents import ppo as own
 from mimex.agents.actions import ActionWriter
 from mimex.agents.encoders import ObservationReader, VectorEncoder
-from mimex.agents.ppo import PPO as OwnPPO
 from mimex.agents.ppo_settings import PPOSettings
 from mimex.interop.sb3 import BonusReplayBuffer, BonusRolloutBuffer, BonusVecEnv, ReplayBonus
 from mimex.train.loop import Clock, Training
@@ -410,7 +410,7 @@ class Kept(BonusScale):
 
 def own_trainer(make_env, bonus):
     env = SyncVectorEnv([make_env] * 4, autoreset_mode=SAME_STEP)
-    algorithm = OwnPPO(
+    algorithm = own.PPO(
         VectorEncoder(ObservationReader(env.single_observation_space, "cpu")),
         ActionWriter(env.single_action_space),
         PPOSettings(epochs=1, minibatches=2, normalise_observations=False),

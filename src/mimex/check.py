@@ -133,7 +133,7 @@ class _Run:
         self.columns: list[int] = []  # numbers of the environments of a vector environment
         self.where: dict[int, Key | None] = {}  # by digest of an observation; None if not unique
         self.read: Callable[[Any], Any] | None = None  # an observation as the bonus sees it
-        self.example: Any = None  # an observation
+        self.example: Any = None  # an observation, for its keys and sizes
         self.stride: int | None = None
         self.scores: dict[int, float] = {}  # by digest of a window's newest step
         self.windows: Counter[str] = Counter()  # "right", "crossing" or "partial"
@@ -336,7 +336,7 @@ class _Run:
 
     def see(self, key: Key, observation: Any) -> None:
         """Records the digests of an observation and of what the bonus sees of it."""
-        self.example, seen = copy.deepcopy(observation), 0
+        self.example, seen = observation, 0
         with suppress(ValueError, TypeError, RuntimeError):  # an encoder wants it transposed, say
             seen = _digest(_numbers(self.read(observation))) if self.read else 0
         self.episodes[key[:2]].observations.append(seen)
