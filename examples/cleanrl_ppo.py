@@ -35,7 +35,7 @@ def main(updates=40, beta=0.3, make_env=lambda: gymnasium.make("Acrobot-v1"), bo
             ends += [torch.tensor(o[None]) for o in info.get("final_obs", ()) if o is not None]  # +
         index = windows.build(obs, dones.bool(), last=now, finals=torch.cat(ends))  # +
         paid, metrics = bonus.learn(index[:])  # +
-        total, _, extra = scale.combine(rews, paid.view(STEPS, ENVS))  # + BEFORE the advantages
+        total, _, _ = scale.combine(rews, paid.view(STEPS, ENVS))  # + BEFORE the advantages
         with torch.no_grad():
             value, advantage, advantages = critic(now).squeeze(1), 0.0, torch.zeros(STEPS, ENVS)
             for t in reversed(range(STEPS)):
@@ -52,8 +52,7 @@ def main(updates=40, beta=0.3, make_env=lambda: gymnasium.make("Acrobot-v1"), bo
             loss = 0.5 * (critic(o).squeeze(1) - target).square().mean() - gain
             adam.zero_grad(), loss.backward(), adam.step()
         print(f"update {update}: {rews.mean():.3f} extrinsic, {metrics['bonus/mean']:.4f} bonus")
-    trained = {"targets": advantages, "rewards": total.flatten(), "observations": obs.flatten(0, 1)}
-    return trained | {"extrinsic": rews, "intrinsic": extra, "bonus": bonus, "scale": scale}
+    return {"observations": obs, "rewards": total, "advantages": advantages, "values": values}
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mimex.bonus.rnd import RND
     from mimex.bonus.scale import BonusScale, Rewards
     from mimex.bonus.size import COMPACT, LARGER, PAPER, AutoencoderSize
+    from mimex.check import check_bonus
     from mimex.data.tracker import WindowTracker
     from mimex.data.windows import RolloutWindows
     from mimex.interop.vector import wrap, wrap_vector
@@ -45,6 +46,7 @@ _HOMES = {
     "PAPER": "mimex.bonus.size",
     "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
+    "check_bonus": "mimex.check",
     "use_workers": "mimex.nn.parallel",
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "RolloutWindows",
     "wrap",
     "wrap_vector",
+    "check_bonus",
     "use_workers",
 ]
 

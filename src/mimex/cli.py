@@ -17,7 +17,6 @@ COMMANDS = {
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
     "demo": "see what a bonus is for: a game and a robot's task, without and with MIMEx",
-    "doctor": "check that a bonus is right and reaches your algorithm's update",
 }
 
 

@@ -26,7 +26,7 @@ def test_the_cleanrl_loop_needs_ten_lines_and_they_change_its_advantages():
     text = (EXAMPLES / "cleanrl_ppo.py").read_text()
     assert sum("  # +" in line for line in text.splitlines()[2:]) <= 10
     loop = example("cleanrl_ppo")
-    plain, paid = (loop.main(updates=1, beta=beta)["targets"] for beta in (0.0, 0.1))
+    plain, paid = (loop.main(updates=1, beta=beta)["advantages"] for beta in (0.0, 0.1))
     # The same first rollout; a bonus is never negative, so every advantage rises or stays.
     assert (paid - plain).min() >= -1e-5
     assert (paid - plain).mean() > 0.01

@@ -12,9 +12,9 @@ pytest.importorskip("ray.rllib", reason="ray[rllib] is not installed", exc_type=
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.tune.registry import register_env
+from tests.probe import NotingBonus, ProbeEnv, signature
 
 from mimex import BonusScale, MIMEx, Window
-from mimex.doctor.probe import NotingBonus, ProbeEnv, signature
 from mimex.interop.rllib import BonusConnector, add_bonus, timeline
 
 

@@ -8,9 +8,9 @@ pytest.importorskip("rsl_rl.runners", reason="rsl-rl-lib is not installed", exc_
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
+from tests.probe import NotingBonus
 
 from mimex import E3B, ICM, RND, BonusScale, Disagreement, MIMEx, PseudoCount
-from mimex.doctor.probe import NotingBonus
 from mimex.interop.rsl_rl import add_bonus
 
 STEPS, ENVS = 6, 4

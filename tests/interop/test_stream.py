@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from tests.probe import NotingBonus
 from tests.states import assert_refused_or_loaded, same
 
 from mimex import E3B, ICM, RND, BonusScale, MIMEx
-from mimex.doctor.probe import NotingBonus
 from mimex.interop.stream import BonusStream
 
 BOX, TWO = spaces.Box(-np.inf, np.inf, (6,)), spaces.Discrete(3)

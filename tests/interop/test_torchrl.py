@@ -5,13 +5,13 @@ import torch
 
 pytest.importorskip("torchrl", reason="torchrl is not installed")
 
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from torchrl.collectors import Collector
 from torchrl.envs import GymEnv, GymWrapper, SerialEnv, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 from torchrl.objectives.value import GAE
 
 from mimex import ICM, RND, BonusScale, MIMEx
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.torchrl import BonusTransform
 
 

@@ -10,10 +10,10 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, RescaleAction
 from gymnasium.wrappers import vector as of_vectors
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 
 from mimex import ICM, RND, BonusScale, MIMEx
 from mimex.bonus.scale import BETA
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.vector import wrap, wrap_vector
 from mimex.train import checkpoint
 

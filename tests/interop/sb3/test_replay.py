@@ -5,9 +5,9 @@ import torch
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 
 from mimex import E3B, ICM, RND, BonusScale, MIMEx
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import BonusDictReplayBuffer, BonusReplayBuffer, ReplayBonus
 
 BOX = gymnasium.spaces.Box(-1, 1, (2,))

@@ -8,9 +8,9 @@ from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+from tests.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 
 from mimex import RND, BonusScale, MIMEx
-from mimex.doctor.probe import EPISODE_LENGTHS, NotingBonus, ProbeEnv, signature
 from mimex.interop.sb3 import (
     BonusDictRolloutBuffer,
     BonusRolloutBuffer,
