@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mimex.envs  # noqa: F401
-from mimex.envs.small import DeepSea, OrderedButtons
+from mimex.envs.small import DeepSea, FlagCar, OrderedButtons
 
 LEFT, RIGHT, PRESS = OrderedButtons.LEFT, OrderedButtons.RIGHT, OrderedButtons.PRESS
 
@@ -109,7 +109,7 @@ def test_a_policy_without_memory_solves_the_buttons_and_chance_does_not() -> Non
     assert solved["chance"] < 0.05
 
 
-@pytest.mark.parametrize("make", [DeepSea, OrderedButtons])
+@pytest.mark.parametrize("make", [DeepSea, OrderedButtons, FlagCar])
 def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
     games, generator = make(5), np.random.default_rng(0)
     games.reset(seed=3)
@@ -124,7 +124,7 @@ def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
     np.testing.assert_array_equal(straight, [other.step(move)[0] for move in moves[30:]])
 
 
-@pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons"])
+@pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons", "FlagCar"])
 def test_gymnasium_knows_them(name: str) -> None:
     games = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=3)
     observation, _ = games.reset(seed=0)
@@ -204,3 +204,32 @@ def test_the_time_that_is_left_for_b_is_seen_only_if_asked_for() -> None:
     shown.arrays["cell"][0] = 0
     seen = [shown.step(np.array([action]))[0][0].tolist() for action in (PRESS, RIGHT, LEFT)]
     assert seen == [[0, 1, 5], [1, 0, 4], [0, 0, 3]]
+
+
+def test_flag_car_moves_like_mountain_car_and_rewards_the_flag_alone() -> None:
+    car, theirs = FlagCar(), gymnasium.make("MountainCar-v0").unwrapped
+    seen, _ = car.reset(seed=0)
+    theirs.reset(seed=0)
+    theirs.state = np.array([car.arrays["position"][0], 0.0])
+    total = 0.0
+    for _ in range(200):
+        action = 2 if seen[0, 1] >= 0 else 0  # push in the direction of travel
+        expected, _, over, *_ = theirs.step(action)
+        seen, rewards, terminated, truncated, info = car.step(np.array([action]))
+        total += rewards[0]
+        assert terminated[0] == over
+        if over:
+            break
+        np.testing.assert_allclose(seen[0], expected, rtol=1e-6)
+    assert over
+    assert (total, truncated[0], info["final_info"]["success"][0]) == (1.0, False, True)
+
+
+def test_random_actions_do_not_reach_the_flag() -> None:
+    cars = FlagCar(256)
+    cars.reset(seed=0)
+    cars.action_space.seed(0)
+    for _ in range(cars.episode_steps):
+        _, rewards, _, truncated, _ = cars.step(cars.action_space.sample())
+        assert not rewards.any()
+    assert truncated.all()

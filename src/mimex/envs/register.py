@@ -19,9 +19,9 @@ def register_all() -> None:
         task, settings = catalogue.VARIANTS.get(name, (name, {}))
         entries = "single:Manipulation", "manipulation:VectorManipulation"
         _register(f"mimex/{name}-v0", *entries, task=task, **settings)
-    for game in ("small:DeepSea", "small:OrderedButtons", "motion:PointMaze", "motion:FlagCar"):
-        if (env_id := f"mimex/{game.partition(':')[2]}-v0") not in gymnasium.registry:
-            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.{game}")
+    for game in ("DeepSea", "OrderedButtons", "FlagCar"):
+        if (env_id := f"mimex/{game}-v0") not in gymnasium.registry:
+            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.small:{game}")
     for task in dmc_tasks.NAMES:  # without a version of ours: dm_control's counts
         _register(f"{dmc_tasks.PREFIX}{task}", "dmc:DMC", "dmc_vector:VectorDMC", task=task)
 
