@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.settings import Settings
 
 
@@ -57,6 +58,28 @@ def test_threads_are_one_per_eight_environments_unless_told() -> None:
 def test_a_wrong_choice_is_refused_with_a_remedy(chosen: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings.of(**chosen)
+
+
+@pytest.mark.parametrize(
+    ("task", "chosen", "message"),
+    [
+        ("FrankaReach", {"lift": "held"}, r"lift is 'held', but FrankaReach .* of Pick, Move"),
+        ("FrankaPick", {"opening": 0.1}, r"opening is 0.1, but FrankaPick .* of Cabinet"),
+        ("KukaMove", {"hold": False}, r"hold is False, but KukaMove .* of Cabinet"),
+        ("KukaCabinet", {"goal_offset": (0.1, 0.0, 0.0)}, r"goal_offset is .* of Reach, Move"),
+        ("FrankaPick", {"goal_spread": 0.0}, r"goal_spread is 0.0, .* of Reach, Move"),
+        ("FrankaReach", {"object_spread": 0.0}, r"object_spread is .* of Cabinet, Pick, Move"),
+    ],
+)
+def test_a_task_refuses_the_settings_of_others(
+    task: str, chosen: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        VectorManipulation(task, **chosen)
+
+
+def test_a_task_accepts_the_defaults_of_settings_it_does_not_use() -> None:
+    VectorManipulation("FrankaReach", lift="clear", opening=0.32, hold=True).close()
 
 
 def test_the_folder_for_unstable_states_can_come_from_the_environment(

@@ -75,6 +75,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
     ) -> None:
         self.task_name = choose("task", task, TASKS)
         self.settings = Settings.of(**settings)
+        self.settings.require_used(task)
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
         if render_mode is not None:

@@ -36,8 +36,7 @@ def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
             `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
     """
     robot, kind = robot_and_kind(task)
-    own = robot_named(robot).weights.get(kind)
-    published = {**(own or task_class(kind).weights), **ACTION_PENALTY}
+    published = {**task_class(kind).weights[robot_named(robot).end_effector], **ACTION_PENALTY}
     if isinstance(reward, str):
         column = SHAPINGS.index(choose("reward", reward, SHAPINGS))
         return {term: by_shaping[column] for term, by_shaping in published.items()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mimex.envs.catalogue import TASKS, robot_and_kind, robot_named, task_class
+from mimex.envs.catalogue import KINDS, TASKS, robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
 from mimex.envs.reward import SHAPINGS, reweighed, weights
 
@@ -28,7 +28,9 @@ UNSTABLE_DIR = "MIMEX_UNSTABLE_DIR"
 
 @dataclass(frozen=True)
 class Settings:
-    """Keyword arguments of every task; the defaults are the published benchmark's.
+    """Keyword arguments of the tasks; the defaults are the published benchmark's.
+
+    A setting that only some tasks use names them first; the others accept its default only.
 
     Attributes:
         reward: "dense", "sparse", "sparser", or a weight for each term by name.
@@ -46,9 +48,9 @@ class Settings:
         opening: Cabinet: the drawer must be open this far for success (m); the goal bonus begins
             2 cm before.
         hold: Cabinet: a gripper must still hold the handle of the open drawer for success.
-        goal_spread: Factor on the range that goals are drawn from.
-        goal_offset: Reach and Move: moves that range (m, in x, y and z).
-        object_spread: Factor on the range that cubes and cabinets are drawn from.
+        goal_spread: Reach and Move: factor on the range that goals are drawn from.
+        goal_offset: Reach and Move: offset of the goal range (m, in x, y and z).
+        object_spread: Pick, Move and Cabinet: factor on the range of cube or cabinet positions.
         joint_noise: Half-width of the uniform noise on the home pose (rad, m).
         expert_starts: Share of the episodes that begin along the way of the task's expert, where
             they follow another by themselves; those that `reset` begins never do. A cheat, to tell
@@ -110,6 +112,20 @@ class Settings:
             choose("a keyword argument", name, names)
         return cls(**chosen)
 
+    def require_used(self, task: str) -> None:
+        """Raise if a setting that a task does not use differs from its default."""
+        classes = {kind: task_class(kind) for kind in KINDS}
+        own = classes[robot_and_kind(task)[1]].own_settings
+        specific = [name for found in classes.values() for name in found.own_settings]
+        for name in specific:
+            value, default = getattr(self, name), getattr(Settings, name)
+            if name not in own and value != default:
+                users = ", ".join(k for k, found in classes.items() if name in found.own_settings)
+                raise ValueError(
+                    f"{name} is {value!r}, but {task} does not use it: it is a setting of {users}; "
+                    f"leave it at {default!r}"
+                )
+
     def weights(self, task: str) -> dict[str, float]:
         """Return the weight of each reward term of a task."""
         return reweighed(task, weights(task, self.reward), self.terms)
@@ -123,9 +139,10 @@ class Settings:
         if self.episode_steps is not None:
             return self.episode_steps
         robot, kind = robot_and_kind(task)
-        steps = task_class(kind).steps
+        found = task_class(kind)
+        steps = found.steps
         if self.reward != "dense":
-            steps = robot_named(robot).sparse_steps.get(kind, steps)
+            steps = found.sparse_steps.get(robot_named(robot).end_effector, steps)
         return max(1, round(steps * self.control_hz / PUBLISHED_HZ))
 
     def thread_count(self, num_envs: int) -> int:

@@ -30,7 +30,7 @@ def env() -> Any:
 
 
 def hand_points(env: Any) -> np.ndarray:
-    return np.mean([site(env.unwrapped, name) for name in FRANKA.reach_sites], axis=0)
+    return np.mean([site(env.unwrapped, name) for name in FRANKA.fingers], axis=0)
 
 
 def test_legs_are_followed_in_order_to_the_last(env: Any) -> None:

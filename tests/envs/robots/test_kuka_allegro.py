@@ -131,7 +131,7 @@ def test_drives_have_the_published_torque_limits(model) -> None:
 def test_names_a_task_asks_for_exist(model) -> None:
     sites = {model.site(i).name for i in range(model.nsite)}
     bodies = {model.body(i).name for i in range(model.nbody)}
-    assert {*KUKA.fingers, *KUKA.reach_sites, KUKA.palm} <= sites
+    assert {*KUKA.fingers, KUKA.palm} <= sites
     assert set(KUKA.arm_bodies) <= bodies
     assert [name.split("_")[0] for name in KUKA.fingers] == ["index", "middle", "ring", "thumb"]
     assert model.camera(KUKA.wrist_camera).fovy[0] == pytest.approx(104.95)

@@ -29,8 +29,8 @@ def middle_of_grip(env: VectorManipulation) -> np.ndarray:
 @pytest.mark.parametrize("task", ["FrankaReach", "KukaReach"])
 def test_reach(task: str) -> None:
     env = at_home(task)
-    sites = [env.engine.site(name)[0] for name in env.robot.reach_sites]
-    hand = np.mean(sites, axis=0)
+    fingers = env.world.task.fingers()[0]
+    hand = fingers[0] if task == "KukaReach" else fingers.mean(axis=0)
     env.engine.mocap("goal")[:] = hand + np.array([(0.03, 0.0, -0.04), (0.0, 0.039, 0.0)])
     outcome = env.world.task.evaluate()
     # 5 cm: 1 / (0.04 + 0.05); 3.9 cm: 1 / 0.079, and at the goal.

@@ -178,6 +178,7 @@ def _shape_base(body: mujoco.MjsBody) -> None:
 
 FRANKA = Robot(
     name="Franka",
+    end_effector="gripper",
     add_to=add_to,
     joints=ARM_JOINTS + FINGER_JOINTS,
     home=(1.157, -1.066, -0.155, -2.239, -1.841, 1.003, 0.469, 0.035, 0.035),
@@ -185,17 +186,6 @@ FRANKA = Robot(
     arm_bodies=tuple(link for link, *_ in _LINKS),
     fingers=("panda_leftfinger", "panda_rightfinger"),
     palm=None,
-    reach_sites=("panda_leftfinger", "panda_rightfinger"),
     wrist_camera="wrist",
-    drop_limit=0.04,
-    cube_size=0.045,
-    reach_centre=(0.55, 0.0, 0.7),  # from here on all published
-    handle_offset=0.016,
-    holds_handle=True,
-    cube_floor=0.02,
-    cube_lift=0.015,
-    cube_goal=0.04,
-    cube_radius=0.04,
-    sparse_steps={"Cabinet": 1000},
     leads=_LEADS,
 )

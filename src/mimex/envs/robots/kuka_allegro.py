@@ -190,25 +190,9 @@ def _home() -> tuple[float, ...]:
     return (*arm, *(max(0.0, limits[joint][0]) for joint in JOINTS[len(arm) :]))
 
 
-_CUBE = {
-    "finger_distance": (0.04, 0.0, 0.0),
-    "thumb_distance": (0.08, 0.0, 0.0),
-    "lift_bonus": (4.0, 4.0, 4.0),
-    "goal_distance": (1.28, 1.28, 0.0),
-    "goal_bonus": (4.0, 4.0, 4.0),
-}
-_CABINET = {
-    "finger_distance": (0.04, 0.0, 0.0),
-    "thumb_distance": (0.08, 0.0, 0.0),
-    "handle_bonus": (0.0, 0.0, 0.0),
-    "open_bonus": (2.0, 2.0, 2.0),
-    "goal_distance": (6.0, 6.0, 0.0),
-    "open_pose_bonus": (0.0, 0.0, 0.0),
-    "goal_bonus": (2.0, 2.0, 2.0),
-}
-
 KUKA = Robot(
     name="Kuka",
+    end_effector="hand",
     add_to=add_to,
     joints=JOINTS,
     home=_home(),
@@ -216,16 +200,5 @@ KUKA = Robot(
     arm_bodies=tuple(link.name for link in ARM),
     fingers=tuple(f"{finger}_grasp" for finger in FINGERS),
     palm="palm",
-    reach_sites=("index_grasp",),
     wrist_camera="wrist",
-    drop_limit=0.06,
-    cube_size=0.06,
-    reach_centre=(0.45, 0.0, 0.65),  # from here on all published
-    handle_offset=0.04,
-    holds_handle=False,
-    cube_floor=0.03,
-    cube_lift=0.02,
-    cube_goal=0.06,
-    cube_radius=0.0675,
-    weights={"Cabinet": _CABINET, "Pick": _CUBE, "Move": _CUBE},
 )

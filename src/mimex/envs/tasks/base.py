@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from mimex.envs.arrays import copied, namespace
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import Weights
-from mimex.envs.robots.base import Robot
+from mimex.envs.robots.base import EndEffector, Robot
 from mimex.envs.settings import Settings
 from mimex.envs.shapes import Vector
 
@@ -43,7 +44,9 @@ class Task(ABC):
     Attributes:
         draws: How many uniform numbers in [-1, 1] one reset needs.
         steps: Of an episode, at 60 Hz.
-        weights: Of the reward's terms but the action's, unless a robot has its own.
+        sparse_steps: The same without the dense reward, by end effector, where it differs.
+        weights: Of the reward terms except the action penalty, by end effector.
+        own_settings: Names of the settings that this task uses and not every other one does.
         explored: Observation groups that the task is about: by default a bonus sees these.
         view: Where the camera of videos is, and what it looks at (m).
         memory: Arrays (N, ...) by name that the task keeps within an episode; saved with the state.
@@ -51,7 +54,9 @@ class Task(ABC):
 
     draws: ClassVar[int]
     steps: ClassVar[int] = 500  # published
-    weights: ClassVar[Weights]
+    sparse_steps: ClassVar[Mapping[EndEffector, int]] = {}
+    weights: ClassVar[Mapping[EndEffector, Weights]]
+    own_settings: ClassVar[tuple[str, ...]] = ()
     explored: ClassVar[tuple[str, ...]] = ("object",)
     view: ClassVar[tuple[Vector, Vector]] = ((0.1, -2.0, 1.3), (0.54, 0.0, 0.47))
 

@@ -18,6 +18,7 @@ CABINET_RANGE = (0.075, 0.075, 0.05)  # m, published
 FLOOR = 0.008  # m: nearer to the handle than this earns no more (published)
 HOLDING_RADIUS = 0.04  # m: both fingers this near to the handle hold it (published)
 OPEN = 0.01  # m: from here on the drawer counts as open (published)
+HANDLE_OFFSET = {"gripper": 0.016, "hand": 0.04}  # m, in the nearness to the handle (published)
 GOAL_MARGIN = 0.02  # m: this much before success the goal bonus begins (published: 30 of 32 cm)
 
 
@@ -29,13 +30,26 @@ class Cabinet(Task):
 
     draws = 3
     weights = {  # noqa: RUF012 (declared by Task)
-        "handle_distance": (0.06, 0.0, 0.0),
-        "handle_bonus": (1.0, 3.0, 3.0),
-        "open_bonus": (2.0, 2.0, 2.0),
-        "goal_distance": (6.0, 6.0, 0.0),
-        "open_pose_bonus": (3.0, 3.0, 3.0),
-        "goal_bonus": (2.0, 2.0, 2.0),
+        "gripper": {
+            "handle_distance": (0.06, 0.0, 0.0),
+            "handle_bonus": (1.0, 3.0, 3.0),
+            "open_bonus": (2.0, 2.0, 2.0),
+            "goal_distance": (6.0, 6.0, 0.0),
+            "open_pose_bonus": (3.0, 3.0, 3.0),
+            "goal_bonus": (2.0, 2.0, 2.0),
+        },
+        "hand": {
+            "finger_distance": (0.04, 0.0, 0.0),
+            "thumb_distance": (0.08, 0.0, 0.0),
+            "handle_bonus": (0.0, 0.0, 0.0),
+            "open_bonus": (2.0, 2.0, 2.0),
+            "goal_distance": (6.0, 6.0, 0.0),
+            "open_pose_bonus": (0.0, 0.0, 0.0),
+            "goal_bonus": (2.0, 2.0, 2.0),
+        },
     }
+    sparse_steps = {"gripper": 1000}  # noqa: RUF012 (declared by Task)
+    own_settings = ("opening", "hold", "object_spread")
     view = ((1.9, -1.5, 1.6), (0.44, 0.0, 0.5))  # the drawer is best seen from behind the robot
 
     @staticmethod
@@ -47,7 +61,9 @@ class Cabinet(Task):
     def success_words(robot: Robot) -> str:
         """Return when a step counts for success, in a few words."""
         held = f", both fingers within {100 * HOLDING_RADIUS:g} cm of the handle"
-        return f"drawer open by {100 * Settings.opening:g} cm" + held * robot.holds_handle
+        return f"drawer open by {100 * Settings.opening:g} cm" + held * (
+            robot.end_effector == "gripper"
+        )
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -75,7 +91,7 @@ class Cabinet(Task):
         around = bonus(above[:, 0] != above[:, -1])
         holding = (apart[:, 0] <= HOLDING_RADIUS) & (apart[:, -1] <= HOLDING_RADIUS)
         opening = copied(self._opening[:, 0])
-        nearness = near(apart, FLOOR, self.robot.handle_offset)
+        nearness = near(apart, FLOOR, HANDLE_OFFSET[self.robot.end_effector])
         terms = approach_terms(nearness, "handle_distance") | {
             "handle_bonus": around,
             "open_bonus": bonus(opening > OPEN),
@@ -84,7 +100,7 @@ class Cabinet(Task):
             "goal_bonus": bonus(opening >= self.settings.opening - GOAL_MARGIN),
         }
         met = opening >= self.settings.opening
-        if self.robot.holds_handle and self.settings.hold:
+        if self.robot.end_effector == "gripper" and self.settings.hold:
             met &= holding
         return Outcome(terms, met=met, fallen=namespace(met).zeros_like(met))
 

@@ -11,7 +11,7 @@ from mimex.envs.robots.base import Robot
 from mimex.envs.scene import add_goal
 from mimex.envs.settings import Settings
 from mimex.envs.tasks.base import Mask, distances
-from mimex.envs.tasks.pick import Pick
+from mimex.envs.tasks.pick import CUBE, Pick
 
 GOAL_CENTRE = (0.5, 0.0, 0.7)  # m, published
 GOAL_RANGE = (0.1, 0.2, 0.1)  # m, published
@@ -21,6 +21,7 @@ class Move(Pick):
     """The cube's centre is to come to a goal; everything else is as in Pick."""
 
     draws = 5
+    own_settings = (*Pick.own_settings, "goal_spread", "goal_offset")
 
     @staticmethod
     def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
@@ -31,7 +32,7 @@ class Move(Pick):
     @staticmethod
     def success_words(robot: Robot) -> str:
         """Return when a step counts for success, in a few words."""
-        return f"cube within {100 * robot.cube_radius:g} cm of the goal"
+        return f"cube within {100 * CUBE[robot.end_effector].move_radius:g} cm of the goal"
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
@@ -50,7 +51,7 @@ class Move(Pick):
 
     def success(self, goal_distance: Array) -> Mask:
         """Return whether the cube is at the goal, (N,)."""
-        return goal_distance <= self.robot.cube_radius
+        return goal_distance <= self.figures.move_radius
 
     def oracle(self, rows: Rows) -> dict[str, Array]:
         """Return hand and cube, the goal, and the vector from the cube to the goal."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,33 @@ OFFSET = 0.04  # m, in all distance terms (published)
 TOUCH_SPEED = 0.01  # m/s, of the cube along the table; one that nobody touches has none
 
 
+@dataclass(frozen=True)
+class Cube:
+    """Figures of Pick and Move that depend on the end effector (m).
+
+    Attributes:
+        size: Edge of the cube.
+        near: Distance of a finger to the cube below which nearness does not grow.
+        lift: How far the cube must rise to count as lifted.
+        goal_radius: Distance of the cube to its goal that earns the bonus.
+        move_radius: Distance of the cube to its goal that counts as success in Move.
+        drop: How far the cube may fall below its start before the episode ends.
+    """
+
+    size: float
+    near: float
+    lift: float
+    goal_radius: float
+    move_radius: float
+    drop: float
+
+
+CUBE = {  # published
+    "gripper": Cube(0.045, near=0.02, lift=0.015, goal_radius=0.04, move_radius=0.04, drop=0.04),
+    "hand": Cube(0.06, near=0.03, lift=0.02, goal_radius=0.06, move_radius=0.0675, drop=0.06),
+}
+
+
 class Pick(Task):
     """The cube is to be held within 10 cm of a height of 0.8 m.
 
@@ -34,17 +64,27 @@ class Pick(Task):
 
     draws = 2
     weights = {  # noqa: RUF012 (declared by Task)
-        "object_distance": (0.08, 0.0, 0.0),
-        "lift_bonus": (4.0, 12.0, 12.0),
-        "goal_distance": (1.28, 1.28, 0.0),
-        "goal_bonus": (4.0, 4.0, 4.0),
+        "gripper": {
+            "object_distance": (0.08, 0.0, 0.0),
+            "lift_bonus": (4.0, 12.0, 12.0),
+            "goal_distance": (1.28, 1.28, 0.0),
+            "goal_bonus": (4.0, 4.0, 4.0),
+        },
+        "hand": {
+            "finger_distance": (0.04, 0.0, 0.0),
+            "thumb_distance": (0.08, 0.0, 0.0),
+            "lift_bonus": (4.0, 4.0, 4.0),
+            "goal_distance": (1.28, 1.28, 0.0),
+            "goal_bonus": (4.0, 4.0, 4.0),
+        },
     }
+    own_settings: ClassVar[tuple[str, ...]] = ("lift", "object_spread")
 
     @staticmethod
     def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
         """Add a table and the cube."""
         add_table(spec)
-        add_cube(spec, robot.cube_size)
+        add_cube(spec, CUBE[robot.end_effector].size)
 
     @staticmethod
     def success_words(robot: Robot) -> str:
@@ -53,7 +93,8 @@ class Pick(Task):
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
-        self.half = robot.cube_size / 2.0
+        self.figures = CUBE[robot.end_effector]
+        self.half = self.figures.size / 2.0
         positions, velocities = engine.joint_columns(["cube"])
         self._pose = engine.qpos[:, positions]  # (N, 7) position and quaternion, live
         self._velocity = engine.qvel[:, velocities]  # (N, 6) linear (m/s) and angular, live
@@ -79,7 +120,7 @@ class Pick(Task):
             # The lowest corner lies under the centre by half the edge times the sum of the
             # vertical parts of the cube's three axes; lying flat, that sum is 1.
             rise = rise - self.half * (_vertical_extent(self._pose[:, 3:]) - 1.0)
-        up: Mask = rise > self.robot.cube_lift
+        up: Mask = rise > self.figures.lift
         return up & self.between_fingers() if self.settings.lift == "held" else up
 
     def between_fingers(self) -> Mask:
@@ -105,18 +146,18 @@ class Pick(Task):
     def evaluate(self) -> Outcome:
         """Return the terms of Pick and Move: fingers to cube, lift, cube to goal."""
         to_cube = distances(self.fingers(), self.cube()[:, None])  # (N, fingers)
-        nearness = near(to_cube, self.robot.cube_floor, OFFSET)
+        nearness = near(to_cube, self.figures.near, OFFSET)
         lifted, distance = self.lifted(), self.goal_distance()
         terms = approach_terms(nearness, "object_distance") | {
             "lift_bonus": bonus(lifted),
             "goal_distance": lifted * near(distance, 0.0, OFFSET),
-            "goal_bonus": bonus(distance <= self.robot.cube_goal),
+            "goal_bonus": bonus(distance <= self.figures.goal_radius),
         }
         drop = self.memory["start_height"] - self._pose[:, 2]
         return Outcome(
             terms,
             met=self.success(distance),
-            fallen=drop > self.robot.drop_limit,
+            fallen=drop > self.figures.drop,
             touched=self.touched(),
         )
 
