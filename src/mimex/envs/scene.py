@@ -51,7 +51,7 @@ def build(
     """Build the scene of a task around a robot.
 
     Args:
-        robot: The robot, which places itself.
+        robot: The robot; its file has its position.
         task: Its kind, for example "Pick".
         control_hz: Control steps per second.
         substeps: Simulation steps per control step.
@@ -61,13 +61,11 @@ def build(
         A spec to compile.
     """
     kind = task_class(task)
-    spec = mujoco.MjSpec()
-    spec.compiler.degree = False
+    spec = robot.load()
     spec.modelname = f"{robot.name}_{task}"
     _set_physics(spec, control_hz, substeps)
     _set_looks(spec, quality)
     _add_surroundings(spec, *kind.view)
-    robot.add_to(spec)
     kind.furnish(spec, robot)
     for name in robot.arm_bodies:
         _add_force_sensor(spec, name)

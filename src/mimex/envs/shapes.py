@@ -33,13 +33,6 @@ def box(
     return _add(body, mujoco.mjtGeom.mjGEOM_BOX, colour, layer, pos=pos, size=half)
 
 
-def ellipsoid(
-    body: mujoco.MjsBody, pos: Vector, radii: Vector, colour: Colour, layer: Layer
-) -> mujoco.MjsGeom:
-    """Add an ellipsoid given by its centre and radii (m)."""
-    return _add(body, mujoco.mjtGeom.mjGEOM_ELLIPSOID, colour, layer, pos=pos, size=radii)
-
-
 def sphere(
     body: mujoco.MjsBody, pos: Vector, radius: float, colour: Colour, layer: Layer
 ) -> mujoco.MjsGeom:

@@ -32,9 +32,7 @@ class Kinematics:
     def __init__(
         self, robot: Robot, num_envs: int, body: str, offset: tuple[float, float, float], arm: int
     ) -> None:
-        spec = mujoco.MjSpec()
-        spec.compiler.degree = False
-        robot.add_to(spec)
+        spec = robot.load()
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
         model = spec.compile()
         joints = [model.joint(name) for name in robot.joints[:arm]]

@@ -60,10 +60,10 @@ class Cabinet(Task):
     @staticmethod
     def success_words(robot: Robot) -> str:
         """Return when a step counts for success, in a few words."""
-        held = f", both fingers within {100 * HOLDING_RADIUS:g} cm of the handle"
-        return f"drawer open by {100 * Settings.opening:g} cm" + held * (
-            robot.end_effector == "gripper"
-        )
+        opened = f"drawer open by {100 * Settings.opening:g} cm"
+        if robot.end_effector == "hand":
+            return opened
+        return f"{opened}, both fingers within {100 * HOLDING_RADIUS:g} cm of the handle"
 
     def __init__(self, robot: Robot, engine: Engine, settings: Settings) -> None:
         super().__init__(robot, engine, settings)
