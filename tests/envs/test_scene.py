@@ -103,7 +103,7 @@ def test_gravity_pulls_objects_but_not_the_robot() -> None:
     np.testing.assert_allclose(data.qpos[:9], arm, atol=1e-9)
 
 
-def test_the_goal_is_a_picture_only() -> None:
+def test_the_goal_is_visual_only() -> None:
     model, data = at_home(FRANKA, "Move")
     data.mocap_pos[model.body("goal").mocapid[0]] = data.joint("cube").qpos[:3]
     mujoco.mj_forward(model, data)

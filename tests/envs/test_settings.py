@@ -25,7 +25,7 @@ def test_episodes_have_the_published_length(task: str, reward: str, steps: int) 
     assert Settings(reward=reward).length(task) == steps
 
 
-def test_an_episode_lasts_as_long_at_another_rate_unless_told() -> None:
+def test_an_episode_lasts_as_long_at_another_control_rate_by_default() -> None:
     assert Settings(control_hz=30).length("FrankaReach") == 100
     assert Settings(control_hz=30, episode_steps=7).length("FrankaReach") == 7
 
@@ -35,7 +35,7 @@ def test_no_simulation_step_is_longer_than_a_sixtieth(hz: float, substeps: int) 
     assert Settings(control_hz=hz).substeps() == substeps
 
 
-def test_threads_are_one_per_eight_environments_unless_told() -> None:
+def test_threads_are_one_per_eight_environments_by_default() -> None:
     assert Settings().thread_count(1) == 1
     assert Settings().thread_count(15) == 1
     assert Settings(threads=3).thread_count(1) == 3
@@ -46,7 +46,7 @@ def test_threads_are_one_per_eight_environments_unless_told() -> None:
     [
         ({"observation": "pixel"}, "did you mean 'pixels'"),
         ({"quality": "nicer"}, "did you mean 'nice'"),
-        ({"lift": "center"}, "did you mean 'centre'"),
+        ({"lift": "centre"}, "did you mean 'center'"),
         ({"image_sise": 84}, "did you mean 'image_size'"),
         ({"control_hz": 0}, "control_hz is 0, but must be above 0"),
         ({"episode_steps": 0}, "episode_steps is 0, but must be 1 or more, or None"),

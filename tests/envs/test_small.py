@@ -64,7 +64,7 @@ def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("between", "paid"),
+    ("between", "rewarded"),
     [
         ([RIGHT] * 4, True),
         ([LEFT] * 4, True),  # it is a ring
@@ -72,9 +72,9 @@ def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
         ([RIGHT, LEFT, RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT], False),
     ],
 )
-def test_b_pays_in_time_after_a(between: list[int], paid: bool) -> None:
+def test_b_is_rewarded_in_time_after_a(between: list[int], rewarded: bool) -> None:
     rewards = walk(OrderedButtons(cells=8, slack=2), [PRESS, *between, PRESS])
-    np.testing.assert_allclose(rewards[-1], (1.0 if paid else 0.0) - 0.001)
+    np.testing.assert_allclose(rewards[-1], (1.0 if rewarded else 0.0) - 0.001)
     assert (rewards[:-1] <= 0).all()
 
 
@@ -147,7 +147,7 @@ def test_what_makes_no_game_is_refused(make, message: str) -> None:
         make()
 
 
-def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> None:
+def test_dense_deep_sea_rewards_every_step_to_the_right_without_cost() -> None:
     sea = DeepSea(2, size=4, dense=True)
     sea.reset(seed=0)
     total = np.zeros(2)
@@ -158,7 +158,7 @@ def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> Non
     np.testing.assert_allclose(total, [1 + 1, 0])
 
 
-def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_right() -> None:
+def test_dense_buttons_reward_a_and_each_step_to_the_right() -> None:
     buttons = OrderedButtons(1, cells=4, slack=0, press_cost=0.0, dense=True)
     buttons.reset(seed=0)
     buttons.arrays["cell"][0] = 3
@@ -168,7 +168,7 @@ def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_right() -> None:
     np.testing.assert_allclose(paid, [0.01, 0.1, 0, 0.01, 0.01, 1, 0])
 
 
-def test_a_share_of_the_episodes_begins_along_the_way() -> None:
+def test_a_fraction_of_the_episodes_starts_near_the_goal() -> None:
     sea = DeepSea(4096, size=8, near_starts=0.5)
     sea.reset(seed=0)
     steps = sea.arrays["steps"]
@@ -191,8 +191,8 @@ def test_a_share_of_the_episodes_begins_along_the_way() -> None:
 
 @pytest.mark.parametrize("game", [DeepSea, OrderedButtons])
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_that_is_none_is_refused_by_name(game: type, share: float) -> None:
-    with pytest.raises(ValueError, match=r"near_starts is .* share from 0 to 1"):
+def test_an_invalid_fraction_raises_with_its_name(game: type, share: float) -> None:
+    with pytest.raises(ValueError, match=r"near_starts is .* fraction from 0 to 1"):
         game(near_starts=share)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig
 from mimex.contracts import Policy, episode_steps
-from mimex.envs.catalogue import NAMES
+from mimex.envs.catalog import NAMES
 from mimex.envs.nearest import choose
 from mimex.envs.settings import PUBLISHED_HZ
 from mimex.nn.parallel import use_workers

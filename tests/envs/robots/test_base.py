@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mimex.envs.catalogue import ROBOTS, robot_named
+from mimex.envs.catalog import ROBOTS, robot_named
 
 
 @pytest.mark.parametrize("name", ROBOTS)

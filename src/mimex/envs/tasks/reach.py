@@ -39,8 +39,8 @@ class Reach(Task):
         add_goal(spec)
 
     @staticmethod
-    def success_words(robot: Robot) -> str:
-        """Return when a step counts for success, in a few words."""
+    def success_condition(robot: Robot) -> str:
+        """Return a short description of the success condition."""
         point = "hand" if robot.end_effector == "gripper" else "index finger"
         return f"{point} within {100 * GOAL_RADIUS:g} cm of the goal"
 
@@ -53,24 +53,24 @@ class Reach(Task):
         self._goal = engine.mocap("goal")
 
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
-        """Draw the goal around the middle of the robot's workspace."""
+        """Draw the goal around the center of the robot's workspace."""
         center = np.add(GOAL_CENTER[self.robot.end_effector], self.settings.goal_offset)
         reach = self.settings.goal_spread * np.array(GOAL_RANGE)
         self._goal[rows] = self.engine.array(center + reach * unit)
 
     def hand(self, rows: Rows = ALL) -> Array:
-        """Return the point to bring to the goal (m), (rows, 3)."""
+        """Return the position of the hand (m), (rows, 3)."""
         middle: Array = self.engine.sites(self._hand_ids, rows).mean(axis=1)
         return middle
 
     def evaluate(self) -> Outcome:
-        """Return the terms of Reach: distance to the goal, and being there."""
+        """Return the terms of Reach: nearness to the goal, and the goal bonus."""
         distance = distances(self.hand(), self._goal)
         at_goal = distance <= GOAL_RADIUS
         terms = {"goal_distance": near(distance, 0.0, OFFSET), "goal_bonus": bonus(at_goal)}
         return Outcome(terms, met=at_goal, fallen=namespace(at_goal).zeros_like(at_goal))
 
     def oracle(self, rows: Rows) -> dict[str, Array]:
-        """Return the hand, the goal, and goal - hand."""
+        """Return the hand, the goal, and goal minus hand."""
         hand, goal = self.hand(rows), self._goal[rows]
         return {"hand": hand, "goal": goal, "hand_to_goal": goal - hand}
