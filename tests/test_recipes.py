@@ -20,7 +20,7 @@ small = ["--steps", "64", "--envs", "4", "--loop.rollout-steps", "8", "--ppo.min
          "--threads", "1"]
 short = [*small, "--world.episode-steps", "10"]
 assert main(["train", "FrankaReach", "--bonus", "linear", "--linear.lr", "0.1", *short]) == 0
-assert main(["train", "SmallHover", *short]) == 0
+assert main(["train", "SlowHover", *short]) == 0
 assert main(["train", "planets/mars", *small]) == 0
 assert main(["train", "planets/marz", *small]) == 1
 assert main(["envs"]) == 0
@@ -52,5 +52,5 @@ def test_each_recipe_is_one_file_and_one_line_and_complete(tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
     assert "did you mean 'planets/mars'" in run.stderr
     assert "FrankaHover" in run.stdout  # every robot has every task
-    assert "SmallMove" in run.stdout
+    assert "SlowMove" in run.stdout
     assert "cube within 4 cm of the goal" in run.stdout

@@ -34,7 +34,7 @@ RANGES = {
     "Pick": {"cube": (0.1, 0.2, 0.0)},
     "Move": {"cube": (0.1, 0.2, 0.0), "goal": (0.1, 0.2, 0.1)},
 }
-CENTRES = {
+CENTERS = {
     "FrankaReach": {"goal": (0.55, 0.0, 0.7)},
     "KukaReach": {"goal": (0.45, 0.0, 0.65)},
     "FrankaCabinet": {"cabinet": (0.05, 0.0, 0.45)},
@@ -119,7 +119,7 @@ def test_resets_fill_the_published_ranges_and_no_more(task: str) -> None:
             place = env.engine.qpos[:, env.engine.joint_columns(["cube"])[0]][:, :3]
         else:
             place = env.engine.mocap(body)
-        offset = place - CENTRES[task][body]
+        offset = place - CENTERS[task][body]
         assert (np.abs(offset) <= np.array(half_width) + 1e-12).all()
         # Of 300 uniform draws, at least one comes within 5 % of either end (missed once in 2e6).
         assert (offset.max(axis=0) >= 0.9 * np.array(half_width) - 1e-12).all()
@@ -189,7 +189,7 @@ def test_the_single_environment_is_the_first_of_a_vector(task: str) -> None:
 
 
 @every_task
-def test_the_end_of_an_episode_is_told_completely(task: str) -> None:
+def test_the_end_of_an_episode_is_reported_completely(task: str) -> None:
     resets = VectorManipulation(task, 6, episode_steps=12)
     runs_on = VectorManipulation(task, 6, episode_steps=12, autoreset_mode=AutoresetMode.DISABLED)
     resets.reset(seed=2)

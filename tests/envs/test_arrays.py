@@ -1,11 +1,11 @@
-"""NumPy's arrays and PyTorch's tensors through one code."""
+"""The same code for NumPy arrays and PyTorch tensors."""
 
 import numpy as np
 import pytest
 import torch
 
 from mimex.envs import reward
-from mimex.envs.arrays import copied, namespace, overwrite, rows_of, side_by_side, to_numpy
+from mimex.envs.arrays import concat_columns, copied, namespace, overwrite, rows_of, to_numpy
 from mimex.envs.tasks.base import approach_terms, distances
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
@@ -26,7 +26,7 @@ def test_a_copy_is_one_and_of_its_kind(kind) -> None:
 
 
 @KINDS
-def test_numbers_are_written_in_place_in_the_type_that_is_there(kind) -> None:
+def test_values_are_written_in_place_and_keep_the_type(kind) -> None:
     for there, values in ((np.zeros(2, np.int64), [3, 4]), (np.zeros(2, bool), [True, False])):
         array = kind(there.copy())
         overwrite(array, np.array(values))
@@ -43,7 +43,7 @@ def test_rows_of_a_mask(kind) -> None:
 
 @KINDS
 def test_blocks_become_columns_in_single_precision(kind) -> None:
-    joined = side_by_side([kind(np.zeros((2, 1))), kind(np.ones((2, 2)))])
+    joined = concat_columns([kind(np.zeros((2, 1))), kind(np.ones((2, 2)))])
     np.testing.assert_array_equal(to_numpy(joined), [[0, 1, 1]] * 2)
     assert to_numpy(joined).dtype == np.float32
 

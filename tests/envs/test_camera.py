@@ -1,4 +1,4 @@
-"""Pictures: what they show, their layout, and the error without graphics."""
+"""Images: what they show, their layout, and the error without graphics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.render
 
 
 def blue(image: np.ndarray) -> np.ndarray:
-    """Where a picture (3, H, W) shows the cube's colour."""
+    """Where an image (3, H, W) shows the cube's color."""
     red, green, blue = image.astype(int)
     return (blue > 90) & (blue > 2 * red) & (blue > green)
 
@@ -34,7 +34,7 @@ def test_pixels_have_the_declared_layout(task: str) -> None:
     env.close()
 
 
-def test_the_picture_shows_the_cube_where_it_is() -> None:
+def test_the_image_shows_the_cube_at_its_position() -> None:
     env = VectorManipulation("FrankaPick", 2, observation="pixels", image_size=64)
     env.reset(seed=0)
     columns, _ = env.engine.joint_columns(["cube"])
@@ -56,7 +56,7 @@ def test_the_picture_shows_the_cube_where_it_is() -> None:
     env.close()
 
 
-def test_threads_and_neighbours_do_not_change_a_picture() -> None:
+def test_threads_and_neighbours_do_not_change_a_image() -> None:
     alone = VectorManipulation("KukaMove", 1, observation="pixels", image_size=40)
     among = VectorManipulation("KukaMove", 5, observation="pixels", image_size=40, threads=2)
     first, _ = alone.reset(seed=3)
@@ -70,7 +70,7 @@ def test_threads_and_neighbours_do_not_change_a_picture() -> None:
     among.close()
 
 
-def test_the_last_and_the_first_picture_of_two_episodes_differ() -> None:
+def test_the_last_and_the_first_image_of_two_episodes_differ() -> None:
     env = VectorManipulation("FrankaReach", 2, observation="pixels", image_size=32, episode_steps=2)
     env.reset(seed=0)
     env.step(np.zeros((2, 9)))
@@ -83,22 +83,22 @@ def test_the_last_and_the_first_picture_of_two_episodes_differ() -> None:
 
 
 def test_field_of_view_and_quality_are_choices() -> None:
-    pictures = {}
+    images = {}
     for name, chosen in {"fast": {}, "narrow": {"fovy": 60}, "nice": {"quality": "nice"}}.items():
         env = VectorManipulation("FrankaPick", 1, observation="pixels", image_size=64, **chosen)
-        pictures[name] = env.reset(seed=0)[0]["image"][0]
+        images[name] = env.reset(seed=0)[0]["image"][0]
         env.close()
-    assert not np.array_equal(pictures["fast"], pictures["narrow"])
-    assert not np.array_equal(pictures["fast"], pictures["nice"])
+    assert not np.array_equal(images["fast"], images["narrow"])
+    assert not np.array_equal(images["fast"], images["nice"])
 
 
-def test_render_gives_people_a_picture() -> None:
+def test_render_gives_people_a_image() -> None:
     env = gymnasium.make("mimex/FrankaMove-v0", render_mode="rgb_array")
     env.reset(seed=0)
-    picture = env.render()
-    assert picture.shape == (480, 640, 3)
-    assert picture.dtype == np.uint8
-    assert blue(picture.transpose(2, 0, 1)).sum() > 100  # the cube on the table
+    image = env.render()
+    assert image.shape == (480, 640, 3)
+    assert image.dtype == np.uint8
+    assert blue(image.transpose(2, 0, 1)).sum() > 100  # the cube on the table
     env.close()
     vector = gymnasium.make_vec("mimex/FrankaMove-v0", num_envs=2, render_mode="rgb_array")
     vector.reset(seed=0)
@@ -115,7 +115,7 @@ def test_gymnasium_accepts_pixels_and_rendering() -> None:
     env.close()
 
 
-def test_without_graphics_the_error_says_what_to_do() -> None:
+def test_without_opengl_the_error_has_a_remedy() -> None:
     code = (
         "from mimex.envs.manipulation import VectorManipulation\n"
         "from mimex.envs.camera import GraphicsError\n"

@@ -135,7 +135,7 @@ def test_a_state_of_another_task_is_refused() -> None:
 
 
 @pytest.mark.render
-def test_a_stack_holds_the_newest_pictures_oldest_first() -> None:
+def test_a_stack_has_the_newest_frames_oldest_first() -> None:
     single = DMC("cartpole_swingup", observation="pixels", quality="fast")
     stacked = DMC("cartpole_swingup", observation="pixels", quality="fast", stack=3)
     frames = [single.reset(seed=0)[0]]
@@ -153,7 +153,7 @@ def test_a_stack_holds_the_newest_pictures_oldest_first() -> None:
 
 
 @pytest.mark.render
-def test_render_gives_a_large_picture_only_if_asked_to() -> None:
+def test_render_returns_a_large_image_only_in_render_mode() -> None:
     env = DMC("cartpole_swingup", render_mode="rgb_array")
     env.reset(seed=0)
     assert env.render().shape == (480, 640, 3)
@@ -188,5 +188,5 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any], words: str) -> None:
 def test_an_action_that_is_none_is_refused(action: Any) -> None:
     env = DMC("cartpole_swingup")
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="must be 1 finite numbers"):
+    with pytest.raises(ValueError, match="must be 1 finite values"):
         env.step(action)

@@ -1,4 +1,4 @@
-"""Pictures against dm_control's own renderer."""
+"""Images against dm_control's own renderer."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def test_new_terrain_is_drawn() -> None:
     env.reset(seed=0)
     own = env.environment.physics
     hills = env.environment.physics.model.hfield_data
-    before = env._picture("eye", (84, 84), True)
+    before = env._render("observation", (84, 84), True)
     hills[:] = hills[::-1].copy()
-    after = env._picture("eye", (84, 84), True)
+    after = env._render("observation", (84, 84), True)
     assert (before != after).any()
     assert own.model.vis.global_.offwidth == 640  # what others draw with is as it was
     env.close()
 
 
-def test_fast_pictures_differ_in_little_but_the_light() -> None:
-    pictures = []
+def test_fast_images_differ_mainly_in_lighting() -> None:
+    images = []
     for quality in ("published", "fast"):
         env = DMC("cartpole_swingup", observation="pixels", quality=quality)
-        pictures.append(env.reset(seed=0)[0].astype(int))
+        images.append(env.reset(seed=0)[0].astype(int))
         env.close()
-    difference = np.abs(pictures[0] - pictures[1])
+    difference = np.abs(images[0] - images[1])
     assert 0 < difference.mean() < 3
-    assert np.corrcoef(pictures[0].ravel(), pictures[1].ravel())[0, 1] > 0.95
+    assert np.corrcoef(images[0].ravel(), images[1].ravel())[0, 1] > 0.95
 
 
 def test_one_camera_draws_several_simulations() -> None:
@@ -67,12 +67,12 @@ def test_one_camera_draws_several_simulations() -> None:
     together.close()
 
 
-def test_a_closed_camera_says_so() -> None:
+def test_a_closed_camera_raises() -> None:
     physics = load_suite("cartpole_balance").physics
     model, data = physics.model.ptr, physics.data.ptr
     camera = SuiteCamera(model, 0, (20, 30))
-    assert camera.picture(model, data).shape == (20, 30, 3)
+    assert camera.render(model, data).shape == (20, 30, 3)
     camera.close()
     camera.close()
     with pytest.raises(RuntimeError, match="closed"):
-        camera.picture(model, data)
+        camera.render(model, data)

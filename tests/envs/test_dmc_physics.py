@@ -28,7 +28,7 @@ def test_a_task_that_draws_its_model_draws_the_same_one_each_time() -> None:
     assert not np.array_equal(*starts)  # episodes are random until a seed comes
 
 
-def test_without_dm_control_the_error_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_dm_control_the_error_has_the_install_command(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['dm_control'] = None\n"
         "from mimex.cli import main\n"

@@ -11,7 +11,7 @@ def test_the_names_are_those_of_the_installed_suite() -> None:
     assert set(PUBLISHED) <= set(NAMES)
 
 
-def test_domains_of_two_words_are_told_from_their_tasks() -> None:
+def test_domains_of_two_words_are_split_from_their_tasks() -> None:
     assert domain_and_task("ball_in_cup_catch") == ("ball_in_cup", "catch")
     assert domain_and_task("humanoid_CMU_run") == ("humanoid_CMU", "run")
     assert domain_and_task("lqr_lqr_2_1") == ("lqr", "lqr_2_1")

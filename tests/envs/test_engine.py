@@ -164,7 +164,7 @@ def test_a_state_goes_from_engine_to_engine_in_the_precision_of_each(
 def test_errors_say_what_is_wrong(engine: Engine) -> None:
     with pytest.raises(ValueError, match="'ball' is not a mocap body"):
         engine.mocap("ball")
-    with pytest.raises(ValueError, match="do not follow one another"):
+    with pytest.raises(ValueError, match="are not consecutive"):
         engine.joint_columns(["rod", "ball"])
     with pytest.raises(ValueError, match="same task and number of environments"):
         engine.restore(np.zeros((2, 2)))

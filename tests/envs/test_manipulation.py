@@ -125,7 +125,7 @@ def test_an_action_moves_the_targets_by_the_published_law() -> None:
 
 @pytest.mark.parametrize("task", ["FrankaReach", "KukaPick"])
 def test_actions_beyond_their_bounds_count_as_the_bounds(task: str) -> None:
-    """In what moves and in what is paid, as published."""
+    """In the motion and in the penalty, as published."""
     results = []
     for size in (1.0, 3.0):
         env = VectorManipulation(task, 2)
@@ -222,12 +222,12 @@ def test_spread_and_noise_scale_the_start() -> None:
     np.testing.assert_allclose(env.targets, np.tile(env.robot.home, (20, 1)))
 
 
-@pytest.mark.parametrize(("task", "centre"), [("FrankaReach", 0.55), ("KukaMove", 0.5)])
-def test_goals_can_be_moved(task: str, centre: float) -> None:
+@pytest.mark.parametrize(("task", "center"), [("FrankaReach", 0.55), ("KukaMove", 0.5)])
+def test_goals_can_be_moved(task: str, center: float) -> None:
     env = VectorManipulation(task, 4, goal_spread=0.0, goal_offset=(-0.1, 0.2, 0.05))
     env.reset(seed=0)
     goals = env.engine.mocap("goal")
-    np.testing.assert_allclose(goals[:, :2], np.tile((centre - 0.1, 0.2), (4, 1)), atol=1e-7)
+    np.testing.assert_allclose(goals[:, :2], np.tile((center - 0.1, 0.2), (4, 1)), atol=1e-7)
 
 
 def test_a_curriculum_can_change_the_reward() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from mimex.envs.catalogue import VARIANTS
+from mimex.envs.catalog import VARIANTS
 from mimex.envs.experts import run
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.register import register_all
@@ -67,7 +67,7 @@ def test_the_expert_solves_the_variants(name) -> None:
 
 
 def test_noise_does_not_come_to_the_goals_of_the_variants() -> None:
-    """For 25,600 steps of the noise that a policy begins with."""
+    """For 25,600 steps with the initial noise of a policy."""
     for name in VARIANTS:
         env = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=256, threads=1)
         env.reset(seed=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mimex.envs import reward
-from mimex.envs.catalogue import TASKS
+from mimex.envs.catalog import TASKS
 
 
 def test_near_is_flat_below_its_floor() -> None:

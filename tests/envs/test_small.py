@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mimex.envs  # noqa: F401
-from mimex.envs.small import DeepSea, OrderedButtons
+from mimex.envs.small import DeepSea, FlagCar, OrderedButtons
 
 LEFT, RIGHT, PRESS = OrderedButtons.LEFT, OrderedButtons.RIGHT, OrderedButtons.PRESS
 
@@ -64,7 +64,7 @@ def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("between", "paid"),
+    ("between", "rewarded"),
     [
         ([RIGHT] * 4, True),
         ([LEFT] * 4, True),  # it is a ring
@@ -72,9 +72,9 @@ def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
         ([RIGHT, LEFT, RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT], False),
     ],
 )
-def test_b_pays_in_time_after_a(between: list[int], paid: bool) -> None:
+def test_b_is_rewarded_in_time_after_a(between: list[int], rewarded: bool) -> None:
     rewards = walk(OrderedButtons(cells=8, slack=2), [PRESS, *between, PRESS])
-    np.testing.assert_allclose(rewards[-1], (1.0 if paid else 0.0) - 0.001)
+    np.testing.assert_allclose(rewards[-1], (1.0 if rewarded else 0.0) - 0.001)
     assert (rewards[:-1] <= 0).all()
 
 
@@ -109,7 +109,7 @@ def test_a_policy_without_memory_solves_the_buttons_and_chance_does_not() -> Non
     assert solved["chance"] < 0.05
 
 
-@pytest.mark.parametrize("make", [DeepSea, OrderedButtons])
+@pytest.mark.parametrize("make", [DeepSea, OrderedButtons, FlagCar])
 def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
     games, generator = make(5), np.random.default_rng(0)
     games.reset(seed=3)
@@ -124,7 +124,7 @@ def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
     np.testing.assert_array_equal(straight, [other.step(move)[0] for move in moves[30:]])
 
 
-@pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons"])
+@pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons", "FlagCar"])
 def test_gymnasium_knows_them(name: str) -> None:
     games = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=3)
     observation, _ = games.reset(seed=0)
@@ -147,7 +147,7 @@ def test_what_makes_no_game_is_refused(make, message: str) -> None:
         make()
 
 
-def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> None:
+def test_dense_deep_sea_rewards_every_step_to_the_right_without_cost() -> None:
     sea = DeepSea(2, size=4, dense=True)
     sea.reset(seed=0)
     total = np.zeros(2)
@@ -158,7 +158,7 @@ def test_a_dense_sea_pays_for_every_step_to_the_right_and_costs_nothing() -> Non
     np.testing.assert_allclose(total, [1 + 1, 0])
 
 
-def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_right() -> None:
+def test_dense_buttons_reward_a_and_each_step_to_the_right() -> None:
     buttons = OrderedButtons(1, cells=4, slack=0, press_cost=0.0, dense=True)
     buttons.reset(seed=0)
     buttons.arrays["cell"][0] = 3
@@ -168,7 +168,7 @@ def test_dense_buttons_pay_for_the_first_and_for_the_way_to_the_right() -> None:
     np.testing.assert_allclose(paid, [0.01, 0.1, 0, 0.01, 0.01, 1, 0])
 
 
-def test_a_share_of_the_episodes_begins_along_the_way() -> None:
+def test_a_fraction_of_the_episodes_starts_near_the_goal() -> None:
     sea = DeepSea(4096, size=8, near_starts=0.5)
     sea.reset(seed=0)
     steps = sea.arrays["steps"]
@@ -191,8 +191,8 @@ def test_a_share_of_the_episodes_begins_along_the_way() -> None:
 
 @pytest.mark.parametrize("game", [DeepSea, OrderedButtons])
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_that_is_none_is_refused_by_name(game: type, share: float) -> None:
-    with pytest.raises(ValueError, match=r"near_starts is .* share from 0 to 1"):
+def test_an_invalid_fraction_raises_with_its_name(game: type, share: float) -> None:
+    with pytest.raises(ValueError, match=r"near_starts is .* fraction from 0 to 1"):
         game(near_starts=share)
 
 
@@ -204,3 +204,32 @@ def test_the_time_that_is_left_for_b_is_seen_only_if_asked_for() -> None:
     shown.arrays["cell"][0] = 0
     seen = [shown.step(np.array([action]))[0][0].tolist() for action in (PRESS, RIGHT, LEFT)]
     assert seen == [[0, 1, 5], [1, 0, 4], [0, 0, 3]]
+
+
+def test_flag_car_moves_like_mountain_car_and_rewards_the_flag_alone() -> None:
+    car, theirs = FlagCar(), gymnasium.make("MountainCar-v0").unwrapped
+    seen, _ = car.reset(seed=0)
+    theirs.reset(seed=0)
+    theirs.state = np.array([car.arrays["position"][0], 0.0])
+    total = 0.0
+    for _ in range(200):
+        action = 2 if seen[0, 1] >= 0 else 0  # push in the direction of travel
+        expected, _, over, *_ = theirs.step(action)
+        seen, rewards, terminated, truncated, info = car.step(np.array([action]))
+        total += rewards[0]
+        assert terminated[0] == over
+        if over:
+            break
+        np.testing.assert_allclose(seen[0], expected, rtol=1e-6)
+    assert over
+    assert (total, truncated[0], info["final_info"]["success"][0]) == (1.0, False, True)
+
+
+def test_random_actions_do_not_reach_the_flag() -> None:
+    cars = FlagCar(256)
+    cars.reset(seed=0)
+    cars.action_space.seed(0)
+    for _ in range(cars.episode_steps):
+        _, rewards, _, truncated, _ = cars.step(cars.action_space.sample())
+        assert not rewards.any()
+    assert truncated.all()

@@ -1,4 +1,4 @@
-"""Bad actions, what is told of a step as arrays and in Gymnasium's layout, and failed states."""
+"""Invalid actions, info as arrays and in Gymnasium's layout, and records of failures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_ended_moves_to_final_info() -> None:
     assert told["reward/a"].tolist() == [1.0, 2.0, 3.0]
 
 
-def test_where_nothing_began_anew_all_is_of_the_step() -> None:
+def test_without_resets_all_info_is_of_the_step() -> None:
     info = laid_out({"success": np.array([False, True])}, np.array([True, False]))
     np.testing.assert_equal(info, {"success": np.array([False, True]), "_success": np.ones(2)})
 
@@ -81,7 +81,7 @@ def test_last_observations_are_copies() -> None:
     assert laid_out(told, np.array([False, True]))["final_obs"][1]["robot"] == [1.0]
 
 
-def test_failed_states_are_saved_side_by_side(tmp_path: Path) -> None:
+def test_failed_states_are_saved_in_separate_files(tmp_path: Path) -> None:
     recorder = UnstableRecorder(str(tmp_path / "new"), "FrankaPick")
     first = recorder.save(4, np.arange(3.0), np.ones(2), {"episode_step": 9})
     second = recorder.save(5, np.arange(3.0), np.ones(2), {})

@@ -106,7 +106,7 @@ def test_a_state_may_come_from_the_other_engine() -> None:
 
 
 @slow
-def test_advance_hands_over_tensors_and_begins_no_episode() -> None:
+def test_advance_returns_tensors_and_does_not_reset() -> None:
     import torch
 
     env = made("FrankaMove", episode_steps=2)
@@ -124,7 +124,7 @@ def test_advance_hands_over_tensors_and_begins_no_episode() -> None:
 
 @slow
 @pytest.mark.parametrize("settings", [{}, {"expert_starts": 1.0}])
-def test_tensors_have_the_same_numbers(settings: dict[str, Any]) -> None:
+def test_tensors_have_the_same_values(settings: dict[str, Any]) -> None:
     import torch
 
     numpys, tensors = (made("FrankaPick", 4, episode_steps=4, **settings) for _ in range(2))
@@ -160,7 +160,7 @@ def test_tensors_have_the_same_numbers(settings: dict[str, Any]) -> None:
 
 @slow
 @pytest.mark.render
-def test_pictures_beside_tensors_stay_with_numpy() -> None:
+def test_images_stay_numpy_arrays() -> None:
     import torch
 
     env = made("FrankaPick", 2, episode_steps=2, observation="pixels", image_size=32)
@@ -173,7 +173,7 @@ def test_pictures_beside_tensors_stay_with_numpy() -> None:
 
 
 @slow
-def test_contacts_without_room_are_a_failure_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overflowing_contacts_are_reported_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mujoco_warp", reason="needs pip install 'mimex[warp]'")
     monkeypatch.setattr("mimex.envs.warp_engine.ROWS", 1)  # the boxes in the drawer need more
     env = made("FrankaCabinet")
@@ -188,7 +188,7 @@ def test_contacts_without_room_are_a_failure_that_is_told(monkeypatch: pytest.Mo
 
 @slow
 @pytest.mark.parametrize("starts", [0.0, 1.0])
-def test_episodes_begin_anew(starts: float) -> None:
+def test_episodes_are_reset(starts: float) -> None:
     env = made("FrankaPick", 3, episode_steps=3, expert_starts=starts)
     for step in range(1, 7):
         observation, _, _, truncated, info = env.step(np.zeros((3, 9)))
@@ -199,15 +199,15 @@ def test_episodes_begin_anew(starts: float) -> None:
 
 @slow
 @pytest.mark.render
-def test_pictures_are_those_of_mujoco() -> None:
+def test_images_equal_those_of_the_cpu_engine() -> None:
     settings: dict[str, Any] = {"observation": "pixels", "image_size": 64}
     theirs = made("FrankaPick", 2, render_mode="rgb_array", **settings)
     ours = VectorManipulation("FrankaPick", 2, render_mode="rgb_array", **settings)
     ours.reset(seed=0)
     for action in actions_of(ours, 5):
-        pictures = [env.step(action)[0]["image"].astype(float) for env in (ours, theirs)]
-    assert np.ptp(pictures[0]) > 50
-    assert np.abs(pictures[0] - pictures[1]).mean() < 0.5  # of 255
+        images = [env.step(action)[0]["image"].astype(float) for env in (ours, theirs)]
+    assert np.ptp(images[0]) > 50
+    assert np.abs(images[0] - images[1]).mean() < 0.5  # of 255
     films = [np.array(env.render(), float) for env in (ours, theirs)]
     assert np.abs(films[0] - films[1]).mean() < 0.5
     ours.close()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex.envs.catalogue import KINDS, NAMES, VARIANTS, robot_and_kind, robot_named, task_class
+from mimex.envs.catalog import KINDS, NAMES, VARIANTS, robot_and_kind, robot_named, task_class
 from mimex.envs.dmc_tasks import PREFIX, PUBLISHED, SUITE
 from mimex.envs.settings import Settings
 
@@ -53,7 +53,7 @@ def _pixmc() -> Table:
             str(Settings(reward="sparse", **changed).length(task)),
             str(env.single_action_space.shape[0]),  # type: ignore[index]
             str(env.single_observation_space.shape[0]),  # type: ignore[index]
-            task_class(kind).success_words(robot_named(robot)),
+            task_class(kind).success_condition(robot_named(robot)),
             end_section=kind == list(KINDS)[-1],
         )
         env.close()

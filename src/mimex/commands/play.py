@@ -17,7 +17,7 @@ from rich.console import Console
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig, preset
 from mimex.contracts import Policy, episode_steps
-from mimex.envs.catalogue import NAMES
+from mimex.envs.catalog import NAMES
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import ffmpeg, write_video

@@ -106,11 +106,11 @@ SMALL: dict[str, Any] = {
     "track": {"checkpoint_every": 50_000},
 }
 """PPO of the cpu preset on small tasks (gym/, dmc/): 2,048 steps a rollout, and networks of a size
-that is usual there, which learned the small games as the larger ones did. No reward for entropy:
-with 0.01 the std of a point in a maze grew, and a count bonus did not bring it through, which
-without it does (gym/mimex/PointMaze-v0, seed 0). With PyTorch's epsilon of Adam, 1e-8, a solved
-deep sea was lost for good in one of three seeds, by steps that noise made; with 1e-5, as usual with
-PPO, it was kept (benchmarks/results/learning/trials.md)."""
+that is usual there, which learned the small games as the larger ones did. No entropy bonus:
+with 0.01 the policy's std grew in a continuous maze, which a count bonus then no longer solved.
+With PyTorch's epsilon of Adam, 1e-8, a solved deep sea was lost for good in one of three seeds, by
+steps that noise made; with 1e-5, as usual with PPO, it was kept
+(benchmarks/results/learning/trials.md)."""
 
 SMALL_PIXELS = SMALL | {"ppo": replace(SMALL["ppo"], lr=CPU_PIXELS.lr)}
 

@@ -1,7 +1,7 @@
-"""One code for NumPy's arrays and PyTorch's tensors.
+"""Helpers for code that runs on NumPy arrays and PyTorch tensors alike.
 
-Tasks use what both call by the same name, and ask `namespace` where a function is needed. Nothing
-here loads PyTorch before somebody hands over a tensor.
+Tasks use the methods that both have under the same name, and `namespace` for functions. PyTorch is
+imported only when a tensor is passed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def namespace(array: Any) -> Any:
-    """Return the module whose functions take this array: numpy, or torch for a tensor."""
+    """Return numpy for an array and torch for a tensor."""
     if isinstance(array, np.ndarray):
         return np
     import torch
@@ -23,9 +23,9 @@ def namespace(array: Any) -> Any:
 
 
 def to_numpy(array: Any) -> Any:
-    """Return an array, or each of a dict, as NumPy's: itself, or a tensor's numbers.
+    """Convert a tensor, or a dict of tensors, to NumPy; arrays are returned as they are.
 
-    Where a tensor is in the CPU's memory, that is shared, not copied.
+    A tensor on the CPU shares its memory with the result.
     """
     if isinstance(array, np.ndarray):
         return array
@@ -35,12 +35,12 @@ def to_numpy(array: Any) -> Any:
 
 
 def copied(array: Any) -> Any:
-    """Return a copy of the same kind, on the same device."""
+    """Return a copy of the same type, on the same device."""
     return array.copy() if isinstance(array, np.ndarray) else array.clone()
 
 
 def overwrite(array: Any, values: Any) -> None:
-    """Write NumPy's numbers over all of an array of either kind."""
+    """Copy NumPy values into an array or tensor in place."""
     if isinstance(array, np.ndarray):
         array[:] = values
     else:
@@ -48,13 +48,13 @@ def overwrite(array: Any, values: Any) -> None:
 
 
 def rows_of(mask: Any) -> NDArray[np.int32]:
-    """Return where a mask (N,) of either kind is true."""
+    """Return the indices where a mask (N,), array or tensor, is true."""
     rows: NDArray[np.int32] = np.flatnonzero(to_numpy(mask)).astype(np.int32)
     return rows
 
 
-def side_by_side(blocks: Sequence[Any]) -> Any:
-    """Return blocks (rows, ...) as the columns of one float32 array (rows, numbers)."""
+def concat_columns(blocks: Sequence[Any]) -> Any:
+    """Concatenate blocks (rows, d_i) into one float32 array (rows, sum of d_i)."""
     if isinstance(blocks[0], np.ndarray):
         return np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
     return namespace(blocks[0]).cat(blocks, 1).float()

@@ -1,4 +1,4 @@
-"""Pictures of all simulations, through one small OpenGL context per thread."""
+"""Renders images of all simulations, with one small OpenGL context per thread."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from numpy.typing import NDArray
 from mimex.envs.arrays import to_numpy
 from mimex.envs.engine import ALL, Engine, Rows
 
-Picture = NDArray[np.uint8]
+Image = NDArray[np.uint8]
 
-# What MuJoCo's scene is drawn from; of each simulation these are copied, and nothing else.
+# The fields that MuJoCo renders from. Only these are copied from each simulation.
 _POSES = ("geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir")
 _DECORATION = ("mjRND_SHADOW", "mjRND_REFLECTION", "mjRND_SKYBOX", "mjRND_HAZE")
 _MAX_GEOMS = 500  # the scenes have about 50
 
 
 class GraphicsError(RuntimeError):
-    """There is no OpenGL to draw with."""
+    """No OpenGL context could be created."""
 
 
 class Camera:
-    """Draws the view of one camera in any of the engine's simulations.
+    """Renders one camera in any of the engine's simulations.
 
-    Each thread draws its share of the simulations into a context of its own, which stays on a
-    thread of its own, so that no other user of OpenGL in the process is disturbed.
+    Each worker thread has its own OpenGL context and renders its share of the simulations, so that
+    other users of OpenGL in the process are not affected.
 
     Args:
         engine: The simulations.
-        model: A model of the same scene, compiled for the wanted rendering quality; changed here.
+        model: A model of the same scene, compiled for the rendering quality; modified here.
         name: The camera's name in the model.
-        size: Height and width of a picture (pixels).
-        nice: Whether to draw shadows and sky.
-        channels_first: Pictures as (3, height, width) instead of (height, width, 3).
+        size: Height and width of an image (pixels).
+        nice: Whether to render shadows and sky.
+        channels_first: Images as (3, height, width) instead of (height, width, 3).
         fovy: Vertical field of view (degrees), or None for the model's.
-        threads: How many threads draw.
+        threads: Number of rendering threads.
     """
 
     def __init__(
@@ -67,44 +67,44 @@ class Camera:
         if fovy is not None:
             model.cam_fovy[camera] = fovy
         self._workers = [ThreadPoolExecutor(1, "mimex-camera") for _ in range(threads)]
-        self._painters = [
-            worker.submit(_Painter, model, camera, size, nice).result() for worker in self._workers
+        self._renderers = [
+            worker.submit(_Renderer, model, camera, size, nice).result() for worker in self._workers
         ]
         open_cameras.add(self)
 
-    def render(self, rows: Rows = ALL) -> Picture:
-        """Return pictures of some simulations as they are now, (rows, ...)."""
+    def render(self, rows: Rows = ALL) -> Image:
+        """Return images of the current states of some simulations, (rows, ...)."""
         chosen = np.arange(self._num_envs)[rows]
         height, width = self.size
-        pictures = np.empty((len(chosen), height, width, 3), np.uint8)
+        images = np.empty((len(chosen), height, width, 3), np.uint8)
         if self.channels_first:
-            pictures = np.empty((len(chosen), 3, height, width), np.uint8)
-        # With channels last (rows, height, width, 3) and top row last, as OpenGL delivers them.
-        upside_down = (pictures.transpose(0, 2, 3, 1) if self.channels_first else pictures)[:, ::-1]
-        shares = np.array_split(np.arange(len(chosen)), len(self._painters))
+            images = np.empty((len(chosen), 3, height, width), np.uint8)
+        # Channels last (rows, height, width, 3) and the top row last, as OpenGL returns them.
+        upside_down = (images.transpose(0, 2, 3, 1) if self.channels_first else images)[:, ::-1]
+        shares = np.array_split(np.arange(len(chosen)), len(self._renderers))
         poses = {field: to_numpy(values) for field, values in self._poses.items()}
         jobs = [
-            worker.submit(painter.paint, poses, chosen[share], upside_down, share)
-            for worker, painter, share in zip(self._workers, self._painters, shares, strict=True)
+            worker.submit(renderer.render, poses, chosen[share], upside_down, share)
+            for worker, renderer, share in zip(self._workers, self._renderers, shares, strict=True)
             if len(share)
         ]
         for job in jobs:
             job.result()
-        return pictures
+        return images
 
     def close(self) -> None:
-        """Free the contexts; the camera cannot be used afterwards."""
-        for worker, painter in zip(self._workers, self._painters, strict=True):
+        """Free the contexts. The camera cannot be used afterwards."""
+        for worker, renderer in zip(self._workers, self._renderers, strict=True):
             try:
-                worker.submit(painter.free).result()
-            except RuntimeError:  # the interpreter is ending and has ended the worker already
-                painter.free()
+                worker.submit(renderer.free).result()
+            except RuntimeError:  # the interpreter is exiting and has stopped the worker
+                renderer.free()
             worker.shutdown()
-        self._workers, self._painters = [], []
+        self._workers, self._renderers = [], []
 
 
-class _Painter:
-    """One OpenGL context, used by the thread that made it."""
+class _Renderer:
+    """One OpenGL context, used only by the thread that created it."""
 
     def __init__(
         self, model: mujoco.MjModel, camera: int, size: tuple[int, int], nice: bool
@@ -128,14 +128,14 @@ class _Painter:
         self._rect = mujoco.MjrRect(0, 0, width, height)
         self._buffer = np.empty((height, width, 3), np.uint8)
 
-    def paint(
+    def render(
         self,
         poses: dict[str, NDArray[Any]],
         sources: Sequence[int] | NDArray[np.intp],
-        pictures: Picture,
+        images: Image,
         targets: NDArray[np.intp],
     ) -> None:
-        """Draw the simulations `sources` into pictures[targets], (height, width, 3) each."""
+        """Render the simulations `sources` into images[targets], (height, width, 3) each."""
         for source, target in zip(sources, targets, strict=True):
             for field, values in poses.items():
                 getattr(self._data, field)[:] = values[source]
@@ -150,7 +150,7 @@ class _Painter:
             )
             mujoco.mjr_render(self._rect, self._scene, self._context)
             mujoco.mjr_readPixels(self._buffer, None, self._rect, self._context)
-            pictures[target] = self._buffer
+            images[target] = self._buffer
 
     def free(self) -> None:
         """Free the context."""
@@ -163,7 +163,7 @@ class _Closes(Protocol):
 
 
 open_cameras: weakref.WeakSet[_Closes] = weakref.WeakSet()
-"""Whatever holds a context: closed before the interpreter ends."""
+"""Everything that holds a context; closed before the interpreter exits."""
 
 
 def _close_all() -> None:
@@ -172,30 +172,30 @@ def _close_all() -> None:
 
 
 def gl_context(width: int, height: int, helpers: int = 0) -> Any:
-    """Return an off-screen context: EGL on Linux unless MUJOCO_GL asks for another.
+    """Return an off-screen context: EGL on Linux unless MUJOCO_GL names another backend.
 
     Args:
-        width: Of its buffer (pixels).
-        height: Of its buffer (pixels).
-        helpers: Threads of Mesa's software rasteriser beside the calling one. None is fastest for
-            pictures this small without shadows. The process's first context decides: Mesa reads
-            the variable when its library loads.
+        width: Width of the buffer (pixels).
+        height: Height of the buffer (pixels).
+        helpers: Additional threads of Mesa's software rasterizer. Zero is fastest for images this
+            small without shadows. Only the first context of the process counts: Mesa reads the
+            variable when its library is loaded.
     """
     os.environ.setdefault("LP_NUM_THREADS", str(helpers))
-    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    backend = os.environ.get("MUJOCO_GL", "").lower()
     try:
-        if platform.system() == "Linux" and wanted in ("", "egl"):
+        if platform.system() == "Linux" and backend in ("", "egl"):
             from mujoco.egl import GLContext
         else:
             from mujoco import GLContext
         context = GLContext(width, height)
-    except Exception as error:  # each backend raises its own kind, some of them plain Exception
+    except Exception as error:  # each backend has its own exceptions, some plain Exception
         raise GraphicsError(
             f"no off-screen OpenGL context ({type(error).__name__}: {error}). On Debian or Ubuntu: "
             "apt-get install libegl1 libgl1-mesa-dri (or libosmesa6, with MUJOCO_GL=osmesa). "
             'Without graphics, use observation="oracle", "robot" or "state", and render_mode=None.'
         ) from error
-    # Registered after the backend's own exit hook, hence run before it ends the display.
+    # Registered after the backend's exit hook, so it runs before the display is closed.
     atexit.unregister(_close_all)
     atexit.register(_close_all)
     return context

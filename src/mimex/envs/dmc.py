@@ -18,31 +18,30 @@ from mimex.envs.nearest import choose
 OBSERVATIONS = ("state", "pixels")
 QUALITIES = ("published", "fast")
 VIDEO_SIZE = (480, 640)
-"""Height and width of the pictures that `render` returns (pixels), dm_control's largest."""
+"""Height and width of rendered images (pixels), the largest that dm_control allows."""
 
 
 class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
-    """One task of the suite, with the settings that DrQ-v2 plays it with.
+    """One task of the suite, with the settings of DrQ-v2.
 
-    Actions are within [-1, 1] and are mapped to the task's own bounds. An episode that reaches
-    its time limit is truncated; one that the task itself ends is terminated.
+    Actions in [-1, 1] are mapped to the task's bounds. An episode that reaches its time limit is
+    truncated; one that the task itself ends is terminated.
 
     Attributes:
-        environment: dm_control's own environment underneath.
-        frames_a_step: Control steps that an action is applied for.
+        environment: The underlying dm_control environment.
+        frames_a_step: Action repeat.
 
     Args:
         task: Domain and task, for example "cartpole_swingup_sparse"; or a dm_control environment.
-        observation: "state" for the task's own numbers in its own order, (D,) float32; "pixels"
-            for what the camera sees, (3 * stack, size, size) uint8.
-        action_repeat: Control steps that an action is applied for; their rewards are added.
-        image_size: Width and height of the picture (pixels).
-        stack: Newest pictures of the episode in an observation, the oldest first; at its start
-            the first one is repeated.
-        quality: "published" for dm_control's own pixels; "fast" for pictures without shadows,
-            reflections and smoothed edges, with which scores cannot be compared to others'.
-        threads: How many draw.
-        render_mode: "rgb_array" lets `render` return a picture, or None.
+        observation: "state" for the task's features in the suite's order, (D,) float32; "pixels"
+            for stacked camera images, (3 * stack, size, size) uint8.
+        action_repeat: Control steps per action; their rewards are summed.
+        image_size: Width and height of the image (pixels).
+        stack: Number of stacked frames, oldest first; the first frame of an episode is repeated.
+        quality: "published" for dm_control's pixels; "fast" for images without shadows,
+            reflections and anti-aliasing, whose scores are not comparable with published ones.
+        threads: Number of rendering threads.
+        render_mode: "rgb_array", or None.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
@@ -100,52 +99,52 @@ class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Begin a new episode; with a seed, one that depends on the seed alone."""
+        """Start a new episode; with a seed, it depends only on the seed."""
         super().reset(seed=seed)
         if seed is not None:
-            self._task.random.seed(seed % 2**32)  # what the suite's generators take
-        moment = self.environment.reset()
+            self._task.random.seed(seed % 2**32)  # the range of the suite's generators
+        timestep = self.environment.reset()
         self._frames.clear()
-        return self._observe(moment.observation), {}
+        return self._observe(timestep.observation), {}
 
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Apply an action for some control steps, or until the episode ends."""
+        """Apply an action for `action_repeat` control steps, or until the episode ends."""
         values = np.asarray(action, np.float64)
         if values.shape != self._low.shape or not np.isfinite(values).all():
             raise ValueError(
-                f"action is {action}, but must be {self._low.shape[0]} finite numbers in [-1, 1]"
+                f"action is {action}, but must be {self._low.shape[0]} finite values in [-1, 1]"
             )
         values = self._low + (np.clip(values, -1, 1) + 1) * 0.5 * (self._high - self._low)
         reward = 0.0
         for _ in range(self.frames_a_step):
-            moment = self.environment.step(values)
-            reward += moment.reward
-            if moment.last():
+            timestep = self.environment.step(values)
+            reward += timestep.reward
+            if timestep.last():
                 break
-        over, goes_on = moment.last(), moment.discount != 0.0
-        observation = self._observe(moment.observation)
-        return observation, float(reward), over and not goes_on, over and goes_on, {}
+        ended, bootstraps = timestep.last(), timestep.discount != 0.0
+        observation = self._observe(timestep.observation)
+        return observation, float(reward), ended and not bootstraps, ended and bootstraps, {}
 
     def _observe(self, parts: Mapping[str, Any]) -> NDArray[Any]:
         if self.observation == "state":
             return _flat(parts)
-        picture = self._picture("eye", (self.size, self.size), self.quality == "fast")
-        self._frames.append(np.ascontiguousarray(picture.transpose(2, 0, 1)))
+        image = self._render("observation", (self.size, self.size), self.quality == "fast")
+        self._frames.append(np.ascontiguousarray(image.transpose(2, 0, 1)))
         while len(self._frames) < self.stack:
             self._frames.append(self._frames[-1])
         return np.concatenate(self._frames)
 
     def state(self) -> NDArray[np.float32]:
-        """Return what the task observes of its state (D,), whatever the observation is."""
+        """Return the state features (D,), also if observation="pixels"."""
         return _flat(self._task.get_observation(self._physics))
 
     def render(self) -> Any:
-        """Return a picture (height, width, 3) in render mode "rgb_array"."""
-        return None if self.render_mode is None else self._picture("video", VIDEO_SIZE, False)
+        """Return an image (height, width, 3) if render_mode is "rgb_array"."""
+        return None if self.render_mode is None else self._render("video", VIDEO_SIZE, False)
 
-    def _picture(self, name: str, size: tuple[int, int], fast: bool) -> NDArray[np.uint8]:
+    def _render(self, name: str, size: tuple[int, int], fast: bool) -> NDArray[np.uint8]:
         from mimex.envs.dmc_camera import SuiteCamera  # loads OpenGL
 
         model, data = self._physics.model.ptr, self._physics.data.ptr
@@ -153,22 +152,22 @@ class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
             self._cameras[name] = SuiteCamera(
                 model, self._view, size, fast=fast, threads=self.threads
             )
-        picture: NDArray[np.uint8] = self._cameras[name].picture(model, data)
-        return picture
+        image: NDArray[np.uint8] = self._cameras[name].render(model, data)
+        return image
 
     def share_cameras(self, other: DMC) -> None:
-        """Draw with another environment's cameras; both must be of the same task and settings."""
+        """Use the cameras of another environment with the same task and settings."""
         self._cameras = other._cameras
 
     def close(self) -> None:
-        """Free the graphics."""
+        """Free the OpenGL contexts."""
         for camera in self._cameras.values():
             camera.close()
         self._cameras.clear()
 
     @property
     def observation_groups(self) -> dict[str, tuple[int, int]]:
-        """First column of each named part of the state, and the one past its last."""
+        """Column range (start, stop) of each named group of the state features."""
         found, start = {}, 0
         for name, part in self.environment.observation_spec().items():
             width = int(np.prod(part.shape))
@@ -177,12 +176,12 @@ class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
         return found
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return what the running episode is made of, arrays by name, for `restore`."""
+        """Return the state of the running episode, arrays by name, for `restore`."""
         frames = {"frames": np.stack(self._frames)} if self._frames else {}
         return frames | self._memory.episode()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Begin a new episode at a state that `snapshot` gave; return its observation."""
+        """Start a new episode at a state from `snapshot`; return its observation."""
         self._memory.begin_at(state)
         if self.observation == "state":
             return self.state()
@@ -190,12 +189,12 @@ class DMC(gymnasium.Env[Any, NDArray[np.float32]]):
         return np.concatenate(self._frames)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the environment needs to continue bit for bit, arrays and JSON only."""
+        """Return the full state as arrays and JSON values, for an exact restore."""
         frames = np.stack(self._frames) if self._frames else np.zeros(0, np.uint8)
         return {"name": self.name, "frames": frames, **self._memory.get()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned, here or in another process."""
+        """Restore a state from `get_state`, of this or another process."""
         if state["name"] != self.name:
             raise ValueError(f"state is of task {state['name']}, but this one is {self.name}")
         self._memory.set(state)

@@ -1,4 +1,4 @@
-"""Pictures of dm_control's simulations: its own pixels, faster, or simplified ones, much faster."""
+"""Renders dm_control simulations: identical pixels, or simplified and much faster ones."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from numpy.typing import NDArray
 
 from mimex.envs.camera import gl_context, open_cameras
 
-Picture = NDArray[np.uint8]
+Image = NDArray[np.uint8]
 
-_LEFT_OUT = ("mjRND_SHADOW", "mjRND_REFLECTION")
-"""What the fast quality does not draw: the shadow's 2,048 x 2,048 map is most of a picture's time,
-a reflecting floor draws the scene twice."""
+_DISABLED_IF_FAST = ("mjRND_SHADOW", "mjRND_REFLECTION")
+"""Disabled in fast quality: the 2,048 x 2,048 shadow map takes most of the time, and a reflecting
+floor renders the scene twice."""
 
-_MAX_GEOMS = 2000  # as dm_control's own cameras; the largest scene has some hundred
+_MAX_GEOMS = 2000  # as in dm_control; the largest scene has a few hundred
 
 
 class SuiteCamera:
-    """Draws what one camera of a suite's task sees.
+    """Renders one camera of a dm_control task.
 
-    dm_control draws into a buffer of 640 x 480 with four samples a pixel, whatever the picture's
-    size; this one is as large as the picture. Pixels are the same, bit for bit.
+    dm_control renders into a buffer of 640 x 480 with four samples per pixel, whatever the size of
+    the image. Here the buffer has the size of the image; the pixels are identical.
 
-    The context stays on a thread of its own, so that no other user of OpenGL is disturbed. Several
+    The context has its own thread, so that other users of OpenGL are not affected. Several
     simulations of one task may share a camera.
 
     Args:
         model: The task's model.
-        camera: The camera's number in it.
-        size: Height and width of a picture (pixels).
-        fast: Leave out shadows, reflections and the smoothing of edges.
-        threads: How many draw.
+        camera: Index of the camera.
+        size: Height and width of an image (pixels).
+        fast: Disable shadows, reflections and anti-aliasing.
+        threads: Number of rendering threads.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SuiteCamera:
         visual.global_.offwidth, visual.global_.offheight, visual.quality.offsamples = before
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
-        for flag in _LEFT_OUT if fast else ():
+        for flag in _DISABLED_IF_FAST if fast else ():
             self._scene.flags[getattr(mujoco.mjtRndFlag, flag).value] = False
         self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
         self._view = mujoco.MjvCamera()
@@ -77,17 +77,18 @@ class SuiteCamera:
         self._view.fixedcamid = camera
         self._rect = mujoco.MjrRect(0, 0, width, height)
         self._buffer = np.empty((height, width, 3), np.uint8)
-        self._terrain = model.hfield_data.copy()  # what the context has of it
+        self._terrain = model.hfield_data.copy()  # as uploaded to the context
 
-    def picture(self, model: mujoco.MjModel, data: mujoco.MjData) -> Picture:
-        """Return a picture (height, width, 3) of a simulation as it is now."""
+    def render(self, model: mujoco.MjModel, data: mujoco.MjData) -> Image:
+        """Return an image (height, width, 3) of the current state."""
         if self._worker is None:
-            raise RuntimeError("the camera was closed: make the environment anew")
-        return self._worker.submit(self._paint, model, data).result()
+            raise RuntimeError("the camera is closed; create the environment again")
+        return self._worker.submit(self._render, model, data).result()
 
-    def _paint(self, model: mujoco.MjModel, data: mujoco.MjData) -> Picture:
+    def _render(self, model: mujoco.MjModel, data: mujoco.MjData) -> Image:
         everything: Any = mujoco.mjtCatBit.mjCAT_ALL.value
-        if not np.array_equal(model.hfield_data, self._terrain):  # a task has drawn a new one
+        # A task may have generated new terrain.
+        if not np.array_equal(model.hfield_data, self._terrain):
             for field in range(model.nhfield):
                 mujoco.mjr_uploadHField(model, self._context, field)
             self._terrain = model.hfield_data.copy()
@@ -96,15 +97,15 @@ class SuiteCamera:
         )
         mujoco.mjr_render(self._rect, self._scene, self._context)
         mujoco.mjr_readPixels(self._buffer, None, self._rect, self._context)
-        return self._buffer[::-1].copy()  # OpenGL's first row is the lowest
+        return self._buffer[::-1].copy()  # OpenGL returns the bottom row first
 
     def close(self) -> None:
-        """Free the context; doing it again changes nothing."""
+        """Free the context; repeated calls have no effect."""
         if self._worker is None:
             return
         try:
             self._worker.submit(self._free).result()
-        except RuntimeError:  # the interpreter is ending and has ended the worker already
+        except RuntimeError:  # the interpreter is exiting and has stopped the worker
             self._free()
         self._worker.shutdown()
         self._worker = None

@@ -1,4 +1,4 @@
-"""dm_control's side of the adapter: loading a task, its bounds, and its whole state."""
+"""Loading dm_control tasks, their action bounds, and saving their full state."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from numpy.typing import NDArray
 
 from mimex.envs.dmc_tasks import domain_and_task
 
-_PICTURES_ONLY = "tex_"
-"""Arrays of a model that begin so are megabytes of pictures, which no task changes."""
+_TEXTURE_PREFIX = "tex_"
+"""Model arrays with this prefix are megabytes of textures, which no task changes."""
 
 
 def dm_control_suite() -> Any:
-    """Return the module `dm_control.suite`, or an error that says how to install it."""
+    """Import `dm_control.suite`, or raise with the command that installs it."""
     if platform.system() == "Linux" and "MUJOCO_GL" not in os.environ and find_library("EGL"):
-        # Left to itself dm_control tries GLFW first, which complains where there is no display.
+        # By default dm_control tries GLFW first, which warns if there is no display.
         os.environ["MUJOCO_GL"] = "egl"
     try:
         from dm_control import suite
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "tasks of dmc/ need dm_control, which is not installed: pip install 'mimex[dmc]'",
+            "dmc/ tasks need dm_control, which is not installed: pip install 'mimex[dmc]'",
             name=error.name,
         ) from error
     return suite
 
 
 def load_suite(task: str) -> Any:
-    """Return dm_control's environment of a task, for example "cartpole_swingup"."""
+    """Return the dm_control environment of a task, for example "cartpole_swingup"."""
     domain, name = domain_and_task(task)
-    # A task draws its model (lqr) from the generator it is made with: the same one each time, or
-    # a saved state would not fit. Episodes depend on entropy, until a reset brings a seed.
+    # The lqr tasks draw their model from the generator they are created with; a fixed seed keeps
+    # saved states compatible. Episodes are random until `reset` is given a seed.
     environment = dm_control_suite().load(domain, name, task_kwargs={"random": 0})
     environment.task.random.seed()
     return environment
 
 
 def action_bounds(spec: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and the greatest action; unlimited ones are taken to be -1 and 1."""
+    """Return lower and upper action bounds; unbounded dimensions get -1 and 1."""
     if np.issubdtype(spec.dtype, np.integer):
         raise ValueError(
             f"the task's actions are {spec.dtype} ({spec}), but must be real numbers: DrQ-v2 and "
-            "this adapter are for continuous actions, so choose a continuous task or map the "
-            "discrete actions to real ones"
+            "this adapter support continuous actions only; choose a continuous task, or map the "
+            "discrete actions to continuous ones"
         )
     low, high = (np.broadcast_to(np.asarray(b, float), spec.shape) for b in _limits(spec))
     limited = (np.abs(low) < mujoco.mjMAXVAL) & (np.abs(high) < mujoco.mjMAXVAL)
@@ -61,28 +61,28 @@ def _limits(spec: Any) -> tuple[Any, Any]:
 
 
 class Memory:
-    """All that decides how an environment of dm_control goes on.
+    """The full state of a dm_control environment.
 
-    Beside the physics these are the task's generator, the numbers it keeps, and what it has
-    changed in the model since the environment was made (targets, terrain, gains).
+    Besides the physics, it has the task's generator and attributes, and the changes that the task
+    made to the model since it was created (targets, terrain, gains).
     """
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
         self._model, self._data = environment.physics.model.ptr, environment.physics.data.ptr
-        self._as_made = {name: array.copy() for name, array in self._arrays().items()}
+        self._initial = {name: array.copy() for name, array in self._arrays().items()}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """The model's own arrays, by name; to write to them changes the model."""
+        """Return views of the model's arrays by name."""
         found = {
             name: getattr(self._model, name)
             for name in dir(self._model)
-            if not name.startswith(("_", _PICTURES_ONLY))
+            if not name.startswith(("_", _TEXTURE_PREFIX))
         }
         return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
 
     def get(self) -> dict[str, Any]:
-        """Return a copy of all of it, as arrays and JSON-able values."""
+        """Return a copy of the state, as arrays and JSON-serializable values."""
         spec = mujoco.mjtState.mjSTATE_INTEGRATION.value
         physics = np.empty(mujoco.mj_stateSize(self._model, spec))
         mujoco.mj_getState(self._model, self._data, physics, spec)
@@ -106,15 +106,15 @@ class Memory:
             "model": {
                 name: array.copy()
                 for name, array in self._arrays().items()
-                if not np.array_equal(array, self._as_made[name])
+                if not np.array_equal(array, self._initial[name])
             },
         }
 
     def episode(self) -> dict[str, NDArray[Any]]:
-        """Return what the running episode depends on, as arrays: no generator, no step count.
+        """Return the state of the running episode as arrays, without generator and step count.
 
-        Of the model these are the arrays that the task has changed since it was made; every
-        episode of a task changes the same ones.
+        It includes the model arrays that the task has changed since it was created; every episode
+        of a task changes the same ones.
         """
         state = self.get()
         return {
@@ -124,7 +124,7 @@ class Memory:
         }
 
     def begin_at(self, episode: Mapping[str, NDArray[Any]]) -> None:
-        """Begin a new episode at what ``episode`` returned; the generator goes on."""
+        """Start a new episode at a state from ``episode``; the generator continues."""
         parts: dict[str, dict[str, Any]] = {"task": {}, "model": {}}
         for name, value in episode.items():
             kind, _, own = name.partition("/")
@@ -133,16 +133,16 @@ class Memory:
         self.set(self.get() | parts | {"physics": episode["physics"], "steps": 0, "ended": False})
 
     def set(self, state: Mapping[str, Any]) -> None:
-        """Continue from what ``get`` returned."""
+        """Restore a state from ``get``."""
         task, model = self._environment.task, state["model"]
         for name, array in self._arrays().items():
-            array[...] = model.get(name, self._as_made[name])
+            array[...] = model.get(name, self._initial[name])
         for name, value in state["task"].items():
             setattr(task, name, np.asarray(value)[()])
         task.random.set_state(tuple(state["random"].values()))
         spec = mujoco.mjtState.mjSTATE_INTEGRATION.value
         mujoco.mj_setState(self._model, self._data, np.asarray(state["physics"]), spec)
-        # dm_control keeps what follows from positions and velocities up to date between steps.
+        # dm_control keeps quantities derived from positions and velocities current between steps.
         mujoco.mj_step1(self._model, self._data)
         self._environment._step_count = int(state["steps"])
         self._environment._reset_next_step = bool(state["ended"])

@@ -1,11 +1,11 @@
-"""The tasks of the DeepMind Control suite by name, known without dm_control."""
+"""Names of the DeepMind Control suite's tasks, available without dm_control."""
 
 from __future__ import annotations
 
 from mimex.envs.nearest import choose
 
 PREFIX = "dmc/"
-"""What tells a task of the suite from one of PixMC-Sparse; also Gymnasium's namespace."""
+"""Prefix of the suite's task names, and their Gymnasium namespace."""
 
 SUITE = {
     "acrobot": "swingup swingup_sparse",
@@ -33,7 +33,7 @@ SUITE = {
 _PARTS = {f"{domain}_{task}": (domain, task) for domain in SUITE for task in SUITE[domain].split()}
 
 NAMES = tuple(_PARTS)
-"""`cartpole_swingup_sparse` and so on."""
+"""All task names, such as `cartpole_swingup_sparse`."""
 
 PUBLISHED = (
     "acrobot_swingup",
@@ -43,14 +43,14 @@ PUBLISHED = (
     "quadruped_walk",
     "quadruped_run",
 )
-"""The six of the MIMEx paper."""
+"""The six tasks of the MIMEx paper."""
 
 
 def domain_and_task(name: str) -> tuple[str, str]:
-    """Return the suite's own two names of a task; an unknown one raises with the nearest."""
+    """Return domain and task; an unknown name raises ValueError with the closest one."""
     return _PARTS[choose("task", name, NAMES)]
 
 
 def camera_of(domain: str) -> int:
-    """Return the camera that DrQ-v2 sees a domain through."""
+    """Return the camera index that DrQ-v2 uses for a domain."""
     return 2 if domain == "quadruped" else 0

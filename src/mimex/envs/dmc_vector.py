@@ -1,4 +1,4 @@
-"""Several copies of a suite's task as one vector environment."""
+"""Vector environment of a dm_control task."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mimex.envs.dmc import DMC
 
 
 class VectorDMC(SyncVectorEnv[Any, Any]):
-    """N copies of one task, one after the other in this process, with cameras in common.
+    """N copies of one task, stepped sequentially in this process, with shared cameras.
 
-    An episode that ends is reset in the same step: the observation returned is the next
-    episode's first, and `info["final_obs"]` holds the ended one's last.
+    An ended episode is reset in the same step: the returned observation is the first of the next
+    episode, and `info["final_obs"]` holds the last of the ended one.
 
     Args:
         task: Domain and task, for example "cartpole_swingup_sparse".
-        num_envs: How many.
-        render_mode: "rgb_array" lets `render` return pictures, or None.
+        num_envs: Number of parallel environments.
+        render_mode: "rgb_array", or None.
         **settings: Keyword arguments of `DMC`.
     """
 
@@ -41,59 +41,59 @@ class VectorDMC(SyncVectorEnv[Any, Any]):
 
     @property
     def frames_a_step(self) -> int:
-        """Control steps that an action is applied for."""
+        """Action repeat."""
         return int(self.copies[0].frames_a_step)
 
     @property
     def stack(self) -> int:
-        """Newest pictures in an observation."""
+        """Number of stacked frames in an observation."""
         return int(self.copies[0].stack)
 
     @property
     def episode_steps(self) -> int:
-        """Steps after which an episode is truncated."""
+        """Steps until truncation."""
         limit: float = self.copies[0].environment._step_limit
         return math.ceil(limit / self.frames_a_step)
 
     place_kind = "state"
 
     def places(self) -> NDArray[np.float32]:
-        """Return what the tasks observe of their states (N, D), whatever the observation is."""
+        """Return the state features (N, D), also if observation="pixels"."""
         return np.stack([copy.state() for copy in self.copies])
 
     @property
     def observation_groups(self) -> dict[str, tuple[int, int]]:
-        """First column of each named part of the state, and the one past its last."""
+        """Column range (start, stop) of each named group of the state features."""
         return dict(self.copies[0].observation_groups)
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return what every running episode is made of, (N, ...) by name, for `restore`."""
+        """Return the state of every running episode, (N, ...) by name, for `restore`."""
         states = [copy.snapshot() for copy in self.copies]
         return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
     def restore(
         self, rows: NDArray[np.integer[Any]], states: Mapping[str, NDArray[Any]]
     ) -> NDArray[Any]:
-        """Begin new episodes of some copies at states that `snapshot` gave.
+        """Start new episodes in some environments at states from `snapshot`.
 
         Args:
-            rows: The copies.
+            rows: Indices of the environments.
             states: One state for each of them, (rows, ...) by name.
 
         Returns:
-            Their observations (rows, ...).
+            Their observations, (rows, ...).
         """
         seen = [
-            self.copies[row].restore({name: values[number] for name, values in states.items()})
-            for number, row in enumerate(rows)
+            self.copies[row].restore({name: values[index] for name, values in states.items()})
+            for index, row in enumerate(rows)
         ]
         return np.stack(seen)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the environments need to continue bit for bit."""
+        """Return the full state, for an exact restore."""
         return {"copies": [copy.get_state() for copy in self.copies]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned, here or in another process."""
+        """Restore a state from `get_state`, of this or another process."""
         for copy, own in zip(self.copies, state["copies"], strict=True):
             copy.set_state(own)

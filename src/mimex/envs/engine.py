@@ -1,8 +1,8 @@
-"""What tasks ask of a simulator, N simulations of one model as arrays; and MuJoCo itself.
+"""The interface between tasks and simulator, N simulations of one model, and its MuJoCo backend.
 
-Task code reads and writes arrays whose first axis is the environment, and never meets a
-simulator's own data structure. The arrays are NumPy's, or PyTorch's tensors where the simulations
-run on another device (`warp_engine.py`); `mimex.envs.arrays` says how one code serves both.
+Task code reads and writes arrays whose first axis is the environment, and does not depend on the
+simulator's data structures. The arrays are NumPy arrays, or PyTorch tensors if the simulations run
+on another device (`warp_engine.py`); `mimex.envs.arrays` has helpers for both.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from mimex.envs.arrays import namespace
 
 Array = NDArray[np.float64]
-"""Of the engine that runs on the CPU; others hand out tensors that the same code works on."""
+"""Array of the CPU engine; other engines return tensors."""
 
 Rows = slice | NDArray[np.int32]
-"""Which environments: `ALL`, or their sorted indices."""
+"""Selected environments: `ALL`, or sorted indices."""
 
 ALL = slice(None)
 
 ARM_FORCE = "arm_force"
-"""Sensors of this name, or whose names start with it and a slash, measure contact on the arm."""
+"""Contact sensors on the arm have this name, or names that start with it and a slash."""
 
 SPEED_LIMIT = 1e3
-"""Nothing in these scenes moves this fast (rad/s, m/s) unless the solver failed."""
+"""Velocities above this (rad/s, m/s) mean that the solver has failed."""
 
-# Position- and velocity-dependent fields describe the state AFTER the step; a persistent batch
-# starts the next step from them, so that they cost nothing extra (measured: 59k steps per
-# CPU-second against 39k when the stages are recomputed).
+# Position- and velocity-dependent fields describe the state AFTER the step. A persistent batch
+# starts the next step from them at no extra cost (measured: 59k steps per CPU-second, 39k when the
+# stages are recomputed).
 _CURRENT = mujoco.mjtStage.mjSTAGE_VEL.value
 
 
@@ -43,10 +43,10 @@ class Engine(ABC):
 
     Attributes:
         model: The compiled model that all simulations share.
-        num_envs: N.
-        qpos: Generalised positions (N, nq), a live view: writing it writes the state.
-        qvel: Generalised velocities (N, nv), likewise.
-        ctrl: Actuator targets (N, nu), likewise.
+        num_envs: Number of simulations N.
+        qpos: Generalized positions (N, nq), a live view: writing to it changes the state.
+        qvel: Generalized velocities (N, nv), a live view.
+        ctrl: Actuator targets (N, nu), a live view.
     """
 
     qpos: Array
@@ -54,50 +54,50 @@ class Engine(ABC):
     ctrl: Array
     _mocap_pos: Array  # (N, mocap bodies, 3), live
     _site_xpos: Array  # (N, sites, 3), live
-    _sensordata: Array  # (N, numbers), live
+    _sensordata: Array  # (N, nsensordata), live
 
     def __init__(self, model: mujoco.MjModel, num_envs: int) -> None:
         self.model = model
         self.num_envs = num_envs
         self._arm_force_columns = self._index(_sensor_columns(model, ARM_FORCE))
 
-    # Names to arrays.
+    # Arrays by name.
 
     @abstractmethod
     def array(self, values: Any) -> Array:
-        """Return numbers as this engine's arrays are: of their kind and precision, beside them."""
+        """Convert values to this engine's array type, precision and device."""
 
     @abstractmethod
     def field(self, name: str) -> Array:
-        """Return a live view of any field of MjData, (N, ...), for example "geom_xpos"."""
+        """Return a live view (N, ...) of a field of MjData, for example "geom_xpos"."""
 
     def site(self, name: str) -> Array:
-        """Return the position of a site in the world (m), a live view (N, 3)."""
+        """Return the world position of a site (m), a live view (N, 3)."""
         return self._site_xpos[:, self.model.site(name).id]
 
     def site_ids(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Return the numbers by which `sites` finds sites, (len(names),)."""
+        """Return the site indices that `sites` takes, (len(names),)."""
         return self._index(np.array([self.model.site(name).id for name in names], np.intp))
 
-    def _index(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return what columns of this engine's arrays are chosen by."""
-        return numbers
+    def _index(self, indices: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Convert indices to the type that indexes this engine's arrays."""
+        return indices
 
     def sites(self, ids: NDArray[np.intp], rows: Rows = ALL) -> Array:
-        """Return positions of several sites (m), a copy (rows, len(ids), 3)."""
+        """Return the positions of several sites (m), a copy (rows, len(ids), 3)."""
         return self._site_xpos[rows][:, ids]
 
     def mocap(self, name: str) -> Array:
-        """Return the position of a body that is placed, not simulated (m), a live view (N, 3)."""
+        """Return the position of a mocap body (m), a live view (N, 3)."""
         index = int(self.model.body(name).mocapid[0])
         if index < 0:
             raise ValueError(f"body {name!r} is not a mocap body, so it has no position to set")
         return self._mocap_pos[:, index]
 
     def joint_columns(self, names: Sequence[str]) -> tuple[slice, slice]:
-        """Return where the joints' positions sit in qpos and their velocities in qvel.
+        """Return the columns of the joints in qpos and in qvel.
 
-        The joints must follow one another in the model, as those of one robot or object do.
+        The joints must be consecutive in the model, as those of one robot or object are.
         """
         joints = [self.model.joint(name) for name in names]
         return (
@@ -106,7 +106,7 @@ class Engine(ABC):
         )
 
     def arm_force(self) -> Array:
-        """Return the largest contact force on any arm link in the last substep (N), (N,)."""
+        """Return the largest contact force on any arm link in the last substep (newtons), (N,)."""
         forces = self._sensordata[:, self._arm_force_columns]  # (N, links, 3)
         xp = namespace(forces)
         squared: Array = xp.einsum("nlk,nlk->nl", forces, forces)
@@ -118,62 +118,61 @@ class Engine(ABC):
 
     @abstractmethod
     def step(self, targets: Array) -> NDArray[np.bool_]:
-        """Hold the joint targets (N, nu) for one control step; return which simulations failed.
+        """Simulate one control step with joint targets (N, nu); return which simulations failed.
 
         A failure is an error or a new warning of the simulator (bad acceleration, full contact
-        buffer), a number that is not finite, or a speed beyond `SPEED_LIMIT`.
+        buffer), a non-finite value, or a velocity above `SPEED_LIMIT`.
         """
 
     @abstractmethod
     def reset(self, rows: NDArray[np.int32]) -> None:
-        """Put some simulations to the model's defaults; write their state, then call `refresh`."""
+        """Reset some simulations to the model's defaults; set their state, then call `refresh`."""
 
     @abstractmethod
     def refresh(self, rows: NDArray[np.int32] | None = None) -> None:
-        """Compute sites and the like from the state as it is now, after writing the state."""
+        """Recompute derived quantities, such as site positions, after the state was changed."""
 
-    def _astray(self) -> NDArray[np.bool_]:
-        """Return which simulations are too fast or have numbers that are not finite, (N,)."""
+    def _diverged(self) -> NDArray[np.bool_]:
+        """Return which simulations are too fast or have non-finite values, (N,)."""
         xp = namespace(self.qvel)
-        # Negated, so that a NaN counts: every comparison with it is false.
+        # Negated so that NaN counts as diverged: every comparison with it is false.
         too_fast = ~(xp.einsum("nv,nv->n", self.qvel, self.qvel) <= SPEED_LIMIT**2)
         not_finite = ~(xp.einsum("nq,nq->n", self.qpos, self.qpos) < np.inf)
-        astray: NDArray[np.bool_] = too_fast | not_finite
-        return astray
+        diverged: NDArray[np.bool_] = too_fast | not_finite
+        return diverged
 
-    # State: NumPy's on every engine, in the order of MuJoCo's mjSTATE_INTEGRATION.
+    # State: NumPy arrays on every engine, in the order of MuJoCo's mjSTATE_INTEGRATION.
 
     @abstractmethod
     def state(self) -> NDArray[Any]:
-        """Return everything a simulation needs to continue, a copy (N, numbers)."""
+        """Return a copy of the full physics state, (N, state size)."""
 
     @abstractmethod
     def state_before(self) -> NDArray[Any]:
-        """Return the state from which the last step started, (N, numbers)."""
+        """Return the state before the last step, (N, state size)."""
 
     @abstractmethod
     def restore(self, state: NDArray[Any], rows: NDArray[np.int32] | None = None) -> None:
-        """Continue from a state that `state` or `state_before` gave.
+        """Restore a state from `state` or `state_before`.
 
-        On the kind of engine that gave it this is bit for bit; another takes the same numbers in
-        its own precision.
+        The same type of engine continues bit for bit; another one rounds to its own precision.
         """
 
-    def _check_state(self, state: NDArray[Any], numbers: int) -> None:
-        if state.shape != (self.num_envs, numbers):
+    def _check_state(self, state: NDArray[Any], size: int) -> None:
+        if state.shape != (self.num_envs, size):
             raise ValueError(
-                f"state has shape {state.shape}, but this engine's is {(self.num_envs, numbers)}; "
+                f"state has shape {state.shape}, but this engine's is {(self.num_envs, size)}; "
                 "restore into an environment of the same task and number of environments"
             )
 
 
 class CpuEngine(Engine):
-    """MuJoCo itself: steps `num_envs` simulations on `threads` threads of this process, in float64.
+    """MuJoCo on the CPU: steps `num_envs` simulations on `threads` threads, in float64.
 
     Args:
         model: The compiled model that all simulations share.
-        num_envs: N.
-        threads: How many threads step.
+        num_envs: Number of simulations N.
+        threads: Number of threads.
         substeps: Simulation steps per control step.
     """
 
@@ -189,7 +188,7 @@ class CpuEngine(Engine):
         self._mocap_pos = self._batch.bind("mocap_pos")
         self._site_xpos = self._batch.bind("site_xpos")
         self._sensordata = self._batch.bind("sensordata")
-        self._warnings: Array = self._batch.warning[:, :, 1]  # (N, kinds) how often each occurred
+        self._warnings: Array = self._batch.warning[:, :, 1]  # (N, warning types) counts
         self._before: Array = np.empty_like(self._batch.state)
         self._batch.reset(stage=_CURRENT)
 
@@ -210,7 +209,7 @@ class CpuEngine(Engine):
         except batch.SimulationError as error:
             raised = error.ids
         with np.errstate(over="ignore", invalid="ignore"):
-            failed = self._astray()
+            failed = self._diverged()
         failed |= self._warnings.sum(axis=1) != warnings_before
         failed[list(raised)] = True
         return failed
@@ -236,17 +235,17 @@ class CpuEngine(Engine):
 
 
 def _span(parts: list[tuple[int, int]], names: Sequence[str]) -> slice:
-    """Return the slice that (address, size) parts cover, which must be without gaps."""
+    """Return the slice that (address, size) parts cover; gaps are an error."""
     start = stop = parts[0][0]
     for address, size in parts:
         if address != stop:
-            raise ValueError(f"joints {list(names)} do not follow one another in the model")
+            raise ValueError(f"joints {list(names)} are not consecutive in the model")
         stop = address + size
     return slice(start, stop)
 
 
 def _sensor_columns(model: mujoco.MjModel, name: str) -> NDArray[np.intp]:
-    """Return the columns of sensordata of the force sensors of a name, (sensors, 3)."""
+    """Return the columns of the named force sensors in sensordata, (sensors, 3)."""
     sensors = [model.sensor(i) for i in range(model.nsensor)]
     first = [int(s.adr[0]) for s in sensors if s.name.split("/")[0] == name]
     return np.array(first, np.intp)[:, None] + np.arange(3)

@@ -1,4 +1,4 @@
-"""The one vector environment of all eight tasks."""
+"""The vector environment of all manipulation tasks."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ TOUCH_LIMIT = 1.0  # N: more contact force on an arm link ends the episode (publ
 
 
 class VectorManipulation(VectorEnv[Any, Any, Any]):
-    """N copies of one task, stepped together as arrays in this process.
+    """N copies of one task, simulated in this process and processed as arrays.
 
-    An action moves the target of each joint; numbers beyond [-1, 1] count as -1 or 1, in the
-    penalty too, as published.
-    An episode that ends is reset in the same step: the observation returned is the next
-    episode's first, and `info["final_obs"]` and `info["final_info"]` hold the ended one's last.
+    An action moves the target of each joint. It is clipped to [-1, 1], also in the action penalty
+    (published). An ended episode is reset in the same step: the returned observation is the first
+    of the next episode, and `info["final_obs"]` and `info["final_info"]` hold the last of the
+    ended one.
 
     Attributes:
         world: Robot, objects, simulations and cameras.
         engine: The simulations, as arrays by name.
         model: The compiled MuJoCo model.
-        robot: The robot, as data.
-        targets: Joint targets (N, joints), which actions add to.
+        robot: The robot.
+        targets: Joint targets (N, joints); actions are increments of them.
         settings: The keyword arguments, with their defaults.
         weights: Weight of each reward term by name.
-        episode_steps: Steps after which an episode is truncated.
-        generators: Where each environment's starts are drawn from.
-        observation_groups: First column of each named group of the observation's vector and the
-            one past its last, for example {"object": (24, 27)}.
-        tensors: Whether the engine's arrays, and those of `step_on_device`, are tensors.
+        episode_steps: Steps until truncation.
+        generators: Random generator of each environment, for its initial states.
+        observation_groups: Column range (start, stop) of each named group of the observation
+            vector, for example {"object": (24, 27)}.
+        tensors: Whether `step_on_device` returns tensors.
 
     Args:
         task: Robot and task, for example "FrankaPick".
-        num_envs: How many environments.
-        render_mode: "rgb_array" lets `render` return pictures of the fixed camera, or None.
-        autoreset_mode: SAME_STEP, or DISABLED to reset by hand with `options["reset_mask"]`.
+        num_envs: Number of parallel environments.
+        render_mode: "rgb_array" for images of the fixed camera, or None.
+        autoreset_mode: SAME_STEP, or DISABLED to reset with `options["reset_mask"]`.
         **settings: Fields of `mimex.envs.settings.Settings`.
     """
 
@@ -75,6 +75,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
     ) -> None:
         self.task_name = choose("task", task, TASKS)
         self.settings = Settings.of(**settings)
+        self.settings.require_used(task)
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
         if render_mode is not None:
@@ -107,8 +108,8 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         self.tensors = not isinstance(self.targets, np.ndarray)
         self.generators = generators(None, num_envs)
         xp, row = namespace(self.targets), self.targets[:, 0]
-        self._steps = xp.zeros_like(row, dtype=xp.int64)  # of the running episode
-        self._streak = xp.zeros_like(self._steps)  # consecutive steps that met the condition
+        self._steps = xp.zeros_like(row, dtype=xp.int64)  # of the current episode
+        self._streak = xp.zeros_like(self._steps)  # consecutive steps with the condition met
         self._success = xp.zeros_like(row, dtype=xp.bool)
         self._unstable_episodes = xp.zeros_like(self._steps)
 
@@ -118,12 +119,12 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         seed: int | Sequence[int] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, Info]:
-        """Begin new episodes.
+        """Start new episodes.
 
         Args:
-            seed: Environment i draws from a generator that depends on the seed and i alone. A list
-                gives every environment its own seed, as if it were alone with it. Without a seed
-                the generators go on.
+            seed: The generator of environment i depends only on the seed and i. A list gives each
+                environment the seed it would have as a single environment. Without a seed the
+                generators continue.
             options: `{"reset_mask": (N,) bool}` resets only some environments.
         """
         if seed is not None:
@@ -133,17 +134,17 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         return self.observe(), {}
 
     def step(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
-        """Advance every environment by one control step; begin a new episode where one ended."""
-        moved = self.step_on_device(actions)
-        observation, rewards, terminated, truncated, info = (to_numpy(part) for part in moved)
+        """Advance every environment by one control step; reset those whose episode ended."""
+        result = self.step_on_device(actions)
+        observation, rewards, terminated, truncated, info = (to_numpy(part) for part in result)
         info = vector_step.laid_out(info, terminated | truncated)
         return observation, rewards, terminated, truncated, info
 
     def step_on_device(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
-        """Do what `step` does in the engine's own arrays: with engine="warp" tensors on its device.
+        """Do the same as `step` without conversion to NumPy: tensors with engine="warp".
 
-        Nothing writes to them later. `vector_step.with_ended` says what `info` holds of ended
-        episodes; it has no masks. Pictures are NumPy's with any engine: OpenGL draws them.
+        The returned arrays are not modified later. `info` has no masks; `vector_step.with_ended`
+        documents its entries for ended episodes. Images are always NumPy arrays.
         """
         observation, rewards, terminated, truncated, info = self.advance(actions)
         ended = terminated | truncated
@@ -157,10 +158,10 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         return observation, rewards, terminated, truncated, info
 
     def advance(self, actions: Any) -> tuple[Observation, Array, Mask, Mask, Info]:
-        """Advance every environment by one control step, and begin no new episode.
+        """Advance every environment by one control step without resets.
 
-        What is returned are the engine's own arrays: with engine="warp" tensors on its device.
-        `reset` with `options["reset_mask"]` begins new episodes.
+        Returns the engine's arrays: tensors with engine="warp". `reset` with
+        `options["reset_mask"]` starts new episodes.
         """
         given = self.engine.array(actions)
         checked = vector_step.checked_actions(given, tuple(self.targets.shape), self._steps)
@@ -195,7 +196,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         return self.world.observe(), rewards, terminated, truncated, info
 
     def _begin(self, rows: NDArray[np.int32]) -> None:
-        """Put some environments to the start of a new episode."""
+        """Start a new episode in some environments."""
         unit = np.empty((len(rows), self.world.draws))
         for draws, row in zip(unit, rows, strict=True):
             draws[:] = self.generators[row].uniform(-1.0, 1.0, self.world.draws)
@@ -205,13 +206,13 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
 
     @cached_property
     def _expert_starts(self) -> dict[str, Array]:
-        """Where the task's expert comes by; it needs this file to play."""
+        """States of the task's expert; imported late because the expert imports this module."""
         from mimex.envs.experts.starts import expert_starts
 
         return expert_starts(self.task_name, self.settings)
 
     def _skip_ahead(self, rows: NDArray[np.int32]) -> None:
-        """Put a share of the environments whose episode begins somewhere along the expert's way."""
+        """Move a fraction of the given environments to random states of the expert."""
         starts = self._expert_starts
         draws = [(self.generators[row].random(), row) for row in rows]
         chosen = np.array(
@@ -222,20 +223,20 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
             self._put(chosen, {name: states[which] for name, states in starts.items()})
 
     def snapshot(self) -> dict[str, Array]:
-        """Return what every running episode is made of, (N, ...) by name, for `restore`."""
+        """Return the state of every running episode, (N, ...) by name, for `restore`."""
         kept = {"targets": self.targets, **self.world.task.memory}
         arrays = {name: to_numpy(copied(array)) for name, array in kept.items()}
         return {"physics": self.engine.state(), **arrays}
 
     def restore(self, rows: NDArray[np.int32], states: Mapping[str, Array]) -> Observation:
-        """Begin new episodes of some environments at states that `snapshot` gave.
+        """Start new episodes in some environments at states from `snapshot`.
 
         Args:
-            rows: The environments, in ascending order.
+            rows: Indices of the environments, in ascending order.
             states: One state for each of them, (rows, ...) by name.
 
         Returns:
-            Their observations (rows, ...).
+            Their observations, (rows, ...).
         """
         self._put(rows, states)
         for counter in (self._steps, self._streak, self._success):
@@ -250,7 +251,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
             array[rows] = self.engine.array(states[name])
 
     def _put_back(self, rows: NDArray[np.int32]) -> None:
-        """Return failed simulations to the state before the step, so that the rest is finite."""
+        """Restore failed simulations to the state before the step, which is finite."""
         before = self.engine.state_before()
         for row in rows:
             note = {"episode_step": int(self._steps[row]), "settings": asdict(self.settings)}
@@ -259,32 +260,32 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         self._unstable_episodes[rows] += 1
 
     def observe(self) -> Observation:
-        """Return the observations as they are now, for example after `set_state`."""
+        """Return the current observations, for example after `set_state`."""
         return to_numpy(self.world.observe())  # type: ignore[no-any-return]
 
     place_kind = "hand"
 
     def places(self) -> Array:
-        """Return the middle of each hand's grasp points as it is now (m), (N, 3)."""
+        """Return the mean of each hand's grasp points (m), (N, 3)."""
         middle: Array = self.world.task.fingers().mean(axis=1)
         return middle
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return a picture (height, width, 3) per environment in render mode "rgb_array"."""
-        return None if self.render_mode is None else tuple(self.world.pictures())
+        """Return an image (height, width, 3) per environment if render_mode is "rgb_array"."""
+        return None if self.render_mode is None else tuple(self.world.render())
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the graphics."""
+        """Free the OpenGL contexts."""
         self.world.close()
 
     def set_reward(self, weights: str | Mapping[str, float]) -> None:
-        """Weigh the reward terms differently from the next step on, as a curriculum does."""
+        """Change the weights of the reward terms from the next step on, as a curriculum does."""
         self.weights = replace(self.settings, reward=weights).weights(self.task_name)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the environments need to continue bit for bit.
+        """Return the full state, for an exact restore.
 
-        Arrays and JSON-able values only, so that it can be stored without pickle.
+        Only arrays and JSON-serializable values, so it can be stored without pickle.
         """
         arrays = {name: to_numpy(copied(array)) for name, array in self._arrays().items()}
         return {
@@ -296,7 +297,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned, here or in another process."""
+        """Restore a state from `get_state`, of this or another process."""
         if state["task"] != self.task_name:
             raise ValueError(
                 f"state is of task {state['task']}, but this environment is {self.task_name}"
@@ -308,7 +309,7 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
             overwrite(array, state[name])
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays beside the physics that make up the state, by name."""
+        """Return the arrays of the state other than the physics, by name."""
         return {
             "targets": self.targets,
             "steps": self._steps,

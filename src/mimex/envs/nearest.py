@@ -1,4 +1,4 @@
-"""Errors that suggest the name that was probably meant."""
+"""Name lookup with suggestions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def choose(argument: str, value: Any, allowed: Sequence[str]) -> str:
-    """Return the value if it is allowed, else raise an error that suggests the nearest name."""
+    """Return the value if it is allowed, else raise ValueError that suggests the closest name."""
     if isinstance(value, str) and value in allowed:
         return value
     by_lower = {name.lower(): name for name in allowed}

@@ -1,4 +1,4 @@
-"""Makes the tasks known to Gymnasium, without importing MuJoCo or dm_control."""
+"""Registers all environments with Gymnasium, without importing MuJoCo or dm_control."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 import gymnasium
 
-from mimex.envs import catalogue, dmc_tasks
+from mimex.envs import catalog, dmc_tasks
 
 
 def register_all() -> None:
-    """Register `mimex/FrankaReach-v0` and the others, small games, `dmc/cartpole_swingup` ...
+    """Register PixMC-Sparse (`mimex/FrankaReach-v0`, ...), the small games and `dmc/...`.
 
-    Doing it again changes nothing. There is no max_episode_steps: the environments truncate by
-    themselves, at a length that depends on the keyword arguments.
+    Repeated calls have no effect. There is no max_episode_steps: the environments truncate
+    themselves, at a length that depends on their keyword arguments.
     """
-    for name in catalogue.NAMES:
-        task, settings = catalogue.VARIANTS.get(name, (name, {}))
+    for name in catalog.NAMES:
+        task, settings = catalog.VARIANTS.get(name, (name, {}))
         entries = "single:Manipulation", "manipulation:VectorManipulation"
         _register(f"mimex/{name}-v0", *entries, task=task, **settings)
-    for game in ("small:DeepSea", "small:OrderedButtons", "motion:PointMaze", "motion:FlagCar"):
-        if (env_id := f"mimex/{game.partition(':')[2]}-v0") not in gymnasium.registry:
-            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.{game}")
-    for task in dmc_tasks.NAMES:  # without a version of ours: dm_control's counts
+    for game in ("DeepSea", "OrderedButtons", "FlagCar"):
+        if (env_id := f"mimex/{game}-v0") not in gymnasium.registry:
+            gymnasium.register(id=env_id, vector_entry_point=f"mimex.envs.small:{game}")
+    for task in dmc_tasks.NAMES:  # versioned by dm_control
         _register(f"{dmc_tasks.PREFIX}{task}", "dmc:DMC", "dmc_vector:VectorDMC", task=task)
 
 

@@ -1,4 +1,4 @@
-"""Reward as a sum of weighted terms that have names, and the published weights of each task."""
+"""The reward as a weighted sum of named terms, with the published weights."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.arrays import namespace
-from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
+from mimex.envs.catalog import robot_and_kind, robot_named, task_class
 from mimex.envs.nearest import choose
 
 Array = NDArray[np.float64]
 
 BONUS = 0.5
-"""What a condition that is met is worth before its weight (published)."""
+"""Value of a bonus term before its weight (published)."""
 
 SHAPINGS = ("dense", "sparse", "sparser")
-"""The published weightings, from the most to the least helpful."""
+"""The published weightings, from most to least informative."""
 
 Weights = Mapping[str, tuple[float, float, float]]
-"""By term: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
+"""Weights by term: dense, sparse, sparser (PixMC-Sparse, tables 2 and 3)."""
 
 ACTION_PENALTY: Weights = {"action_penalty": (0.01, 0.01, 0.01)}
-"""Of every task."""
+"""Weight of the action penalty in every task."""
 
 
 def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
@@ -32,12 +32,11 @@ def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
 
     Args:
         task: One of the eight, for example "FrankaPick".
-        reward: "dense", "sparse", "sparser", or weights by term; terms left out weigh nothing.
+        reward: "dense", "sparse", "sparser", or weights by term; missing terms get weight 0.
             `{**weights("FrankaPick", "sparse"), "lift_bonus": 8.0}` changes one of them.
     """
     robot, kind = robot_and_kind(task)
-    own = robot_named(robot).weights.get(kind)
-    published = {**(own or task_class(kind).weights), **ACTION_PENALTY}
+    published = {**task_class(kind).weights[robot_named(robot).end_effector], **ACTION_PENALTY}
     if isinstance(reward, str):
         column = SHAPINGS.index(choose("reward", reward, SHAPINGS))
         return {term: by_shaping[column] for term, by_shaping in published.items()}
@@ -49,7 +48,7 @@ def weights(task: str, reward: str | Mapping[str, float]) -> dict[str, float]:
 
 
 def reweighed(task: str, weight: Mapping[str, float], changes: Sequence[str]) -> dict[str, float]:
-    """Return the weights of a task's terms with some of them changed, given as "term=weight"."""
+    """Return the weights with some changed, given as "term=weight"."""
     changed = dict(weight)
     for change in changes:
         term, _, number = change.partition("=")
@@ -60,24 +59,24 @@ def reweighed(task: str, weight: Mapping[str, float], changes: Sequence[str]) ->
             changed[term] = np.nan
         if not np.isfinite(changed[term]):
             raise ValueError(
-                f"terms has {change!r}, but must say what a term weighs: '{term}=0', for example"
+                f"terms has {change!r}, but must be term=weight, for example '{term}=0'"
             )
     return changed
 
 
 def near(distance: Array, floor: float, offset: float) -> Array:
-    """Return 1 / (offset + max(distance, floor)): large when near, flat below the floor (1/m)."""
+    """Return 1 / (offset + max(distance, floor)) (1/m), which is constant below the floor."""
     return 1.0 / (offset + distance.clip(floor))
 
 
 def bonus(condition: Any) -> Array:
-    """Return 0.5 where the condition (N,) holds and 0 elsewhere."""
+    """Return 0.5 where the condition holds and 0 elsewhere, (N,)."""
     worth: Array = BONUS * condition
     return worth
 
 
 def action_penalty(actions: Array) -> Array:
-    """Return minus the squared length of each action, (N,)."""
+    """Return minus the squared norm of each action, (N,)."""
     penalty: Array = -namespace(actions).einsum("na,na->n", actions, actions)
     return penalty
 

@@ -1,15 +1,15 @@
-"""The world around a robot: table, cube, goal, cabinet, light, cameras and physics options.
+"""The scene around a robot: table, cube, goal, cabinet, light, cameras and physics options.
 
-Everything that is placed anew for each episode is placed through MuJoCo's state, so that N
-simulations of one model differ in nothing but their rows of `mujoco.batch`:
+Positions that change per episode are part of MuJoCo's state, so N simulations share one model and
+differ only in their rows of `mujoco.batch`:
 
 - the cube and the loose boxes have free joints (`qpos`: position, then quaternion w x y z);
 - the goal and the cabinet are mocap bodies (`mocap_pos`, row `model.body(name).mocapid[0]`). A
-  mocap body is fixed as far as physics goes and may carry the drawer's slide joint, so moving the
-  cabinet costs neither a degree of freedom, nor a constraint, nor a copy of the model per
-  simulation. `mocap_pos` is part of the state that is saved and restored.
+  mocap body is static for the physics and may carry the drawer's slide joint. Moving the cabinet
+  needs no degree of freedom, no constraint and no copy of the model. `mocap_pos` is part of the
+  state that is saved and restored.
 
-When the cabinet is placed, the boxes must be placed with it: see `BOX_OFFSETS`.
+When the cabinet is moved, the boxes must be moved with it: see `BOX_OFFSETS`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from mimex.envs.catalogue import task_class
+from mimex.envs.catalog import task_class
 from mimex.envs.robots.base import Robot
-from mimex.envs.shapes import Colour, Layer, Vector, box, sphere
+from mimex.envs.shapes import Color, Layer, Vector, box, sphere
 
 Quality = Literal["fast", "nice"]
 
-# Published sizes and places (m), and the density (kg/m3).
-TABLE_CENTRE, TABLE_SIZE = (0.5, 0.0, 0.2), (0.6, 1.0, 0.4)
+# Published sizes and positions (m), and the density (kg/m3).
+TABLE_CENTER, TABLE_SIZE = (0.5, 0.0, 0.2), (0.6, 1.0, 0.4)
 TABLE_HEIGHT = 0.4
 CUBE_DENSITY = 1000.0
 GOAL_RADIUS = 0.04
 
-_NET_FORCE = 3  # MuJoCo's contact sensor: sum the contacts instead of listing them
+_NET_FORCE = 3  # reduction mode of MuJoCo's contact sensor: sum of all contacts
 
-_TABLE: Colour = (0.78, 0.63, 0.46, 1.0)
-_FLOOR: Colour = (0.47, 0.51, 0.56, 1.0)
-_CUBE: Colour = (0.0, 0.447, 0.741, 1.0)  # published
-_GOAL: Colour = (0.15, 0.75, 0.25, 1.0)
+_TABLE: Color = (0.78, 0.63, 0.46, 1.0)
+_FLOOR: Color = (0.47, 0.51, 0.56, 1.0)
+_CUBE: Color = (0.0, 0.447, 0.741, 1.0)  # published
+_GOAL: Color = (0.15, 0.75, 0.25, 1.0)
 _SKY = (0.80, 0.85, 0.89)
 
 
@@ -51,23 +51,21 @@ def build(
     """Build the scene of a task around a robot.
 
     Args:
-        robot: The robot, which places itself.
-        task: Its kind, for example "Pick".
+        robot: The robot; its position is in its file.
+        task: Task kind, for example "Pick".
         control_hz: Control steps per second.
         substeps: Simulation steps per control step.
-        quality: How round the geoms are drawn: "fast" for pixels to learn from, "nice" for people.
+        quality: Level of detail: "fast" for learning from pixels, "nice" for videos.
 
     Returns:
         A spec to compile.
     """
     kind = task_class(task)
-    spec = mujoco.MjSpec()
-    spec.compiler.degree = False
+    spec = robot.load()
     spec.modelname = f"{robot.name}_{task}"
     _set_physics(spec, control_hz, substeps)
     _set_looks(spec, quality)
     _add_surroundings(spec, *kind.view)
-    robot.add_to(spec)
     kind.furnish(spec, robot)
     for name in robot.arm_bodies:
         _add_force_sensor(spec, name)
@@ -77,8 +75,8 @@ def build(
 def _set_physics(spec: mujoco.MjSpec, control_hz: float, substeps: int) -> None:
     option = spec.option
     option.timestep = 1.0 / (control_hz * substeps)
-    # Stable with stiff drives and firm grasps at one step per control step, where the others
-    # need four; the elliptic cone and impratio keep a held object from creeping.
+    # Stable with stiff servos and firm grasps at one simulation step per control step; the other
+    # integrators need four. The elliptic cone and impratio keep a held object from creeping.
     option.integrator = mujoco.mjtIntegrator.mjINT_DISCRETE
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.impratio = 10.0
@@ -92,7 +90,7 @@ def _set_looks(spec: mujoco.MjSpec, quality: Quality) -> None:
     drawn.shadowsize = 2048 if nice else 0
     light = spec.visual.headlight
     light.ambient, light.diffuse, light.specular = (0.35,) * 3, (0.35,) * 3, (0.0,) * 3
-    spec.stat.center, spec.stat.extent = (0.6, 0.0, 0.5), 1.0  # m; shadows and clipping scale by it
+    spec.stat.center, spec.stat.extent = (0.6, 0.0, 0.5), 1.0  # m; scales shadows and clipping
     spec.visual.map.znear, spec.visual.map.zfar = 0.005, 30.0
     spec.visual.map.shadowclip = 2.5
     spec.visual.rgba.haze = (*_SKY, 1.0)
@@ -113,7 +111,7 @@ def _add_surroundings(spec: mujoco.MjSpec, eye: Vector, target: Vector) -> None:
     world.add_geom(
         name="floor",
         type=mujoco.mjtGeom.mjGEOM_PLANE,
-        size=(15.0, 15.0, 15.0),  # third: grid spacing; 0.1 m makes a frame 8 times dearer
+        size=(15.0, 15.0, 15.0),  # third: grid spacing; 0.1 m makes rendering 8 times slower
         rgba=_FLOOR,
         contype=contype,
         conaffinity=conaffinity,
@@ -131,22 +129,22 @@ def _add_surroundings(spec: mujoco.MjSpec, eye: Vector, target: Vector) -> None:
 
 
 def _looking(eye: Vector, target: Vector) -> list[float]:
-    """Return the x and y axes of an upright camera at eye that looks at target."""
+    """Return the x and y axes of an upright camera at `eye` looking at `target`."""
     back = np.subtract(eye, target)
     right = np.cross((0.0, 0.0, 1.0), back)
     return [*right, *np.cross(back, right)]
 
 
 def add_table(spec: mujoco.MjSpec) -> None:
-    """Add the table that the robot stands at."""
-    table = spec.worldbody.add_body(name="table", pos=TABLE_CENTRE)
+    """Add the table in front of the robot."""
+    table = spec.worldbody.add_body(name="table", pos=TABLE_CENTER)
     half = [size / 2 for size in TABLE_SIZE]
     box(table, (0, 0, 0), half, _TABLE, Layer.FURNITURE)
 
 
 def add_cube(spec: mujoco.MjSpec, size: float) -> None:
-    """Add a cube with a free joint, on the table."""
-    start = (TABLE_CENTRE[0], TABLE_CENTRE[1], TABLE_HEIGHT + size / 2)
+    """Add a cube with a free joint on the table."""
+    start = (TABLE_CENTER[0], TABLE_CENTER[1], TABLE_HEIGHT + size / 2)
     cube = spec.worldbody.add_body(name="cube", pos=start)
     cube.add_freejoint(name="cube")
     box(cube, (0, 0, 0), (size / 2,) * 3, _CUBE, Layer.OBJECT).density = CUBE_DENSITY
@@ -154,15 +152,15 @@ def add_cube(spec: mujoco.MjSpec, size: float) -> None:
 
 
 def add_goal(spec: mujoco.MjSpec) -> None:
-    """Add the marker of a goal, a mocap body."""
+    """Add the goal marker, a mocap body."""
     goal = spec.worldbody.add_body(name="goal", pos=(0.5, 0.0, 0.7), mocap=True)
-    # A geom, not a site: not every renderer draws sites.
-    sphere(goal, (0, 0, 0), GOAL_RADIUS, _GOAL, Layer.LOOKS)
+    # A geom because not every renderer draws sites.
+    sphere(goal, (0, 0, 0), GOAL_RADIUS, _GOAL, Layer.VISUAL)
     goal.add_site(name="goal", size=(0.005,) * 3, group=4)
 
 
 def _add_force_sensor(spec: mujoco.MjSpec, body: str) -> None:
-    """Add `arm_force/<body>`: the net contact force on one body (3 numbers, N, world axes)."""
+    """Add `arm_force/<body>`: net contact force on one body (N, 3-vector in world axes)."""
     spec.add_sensor(
         name=f"arm_force/{body}",
         type=mujoco.mjtSensor.mjSENS_CONTACT,

@@ -1,4 +1,4 @@
-"""One random generator for each environment, whatever their number."""
+"""One random generator per environment, independent of the number of environments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def generators(seed: int | Sequence[int] | None, count: int) -> list[np.random.G
     """Return `count` generators.
 
     Args:
-        seed: Generator i depends on the seed and on i alone, not on `count`. A sequence gives
-            each its own seed, and generator i is then the first one of seed[i]. None draws one
-            from the operating system.
-        count: How many.
+        seed: Generator i depends only on the seed and i, not on `count`. With a sequence,
+            generator i is the first generator of seed[i]. None takes entropy from the operating
+            system.
+        count: Number of generators.
     """
     if seed is None or isinstance(seed, (int, np.integer)):
         if seed is not None and seed < 0:
@@ -33,12 +33,12 @@ def generators(seed: int | Sequence[int] | None, count: int) -> list[np.random.G
 
 
 def generator_states(all_generators: Sequence[np.random.Generator]) -> list[dict[str, Any]]:
-    """Return the generators' states as JSON-able values."""
+    """Return the states of the generators as JSON-serializable values."""
     return [dict(generator.bit_generator.state) for generator in all_generators]
 
 
 def restored_generators(states: Sequence[dict[str, Any]]) -> list[np.random.Generator]:
-    """Return generators that go on where those of `generator_states` stood."""
+    """Return generators with the states from `generator_states`."""
     restored = [np.random.Generator(np.random.PCG64()) for _ in states]
     for generator, state in zip(restored, states, strict=True):
         generator.bit_generator.state = state

@@ -1,4 +1,4 @@
-"""The single-environment face of the vector environment."""
+"""One manipulation task as a single Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mimex.envs.vector_step import Observation
 
 
 class Manipulation(gymnasium.Env[Any, NDArray[np.float32]]):
-    """One task, as a plain Gymnasium environment: the vector environment with one simulation.
+    """One task as a Gymnasium environment: the vector environment with one simulation.
 
-    Under the same seed it behaves as the first environment of a vector.
+    With the same seed it behaves like the first environment of the vector environment.
 
     Attributes:
-        vector: The vector environment underneath, with engine, targets, robot and task.
+        vector: The underlying vector environment.
 
     Args:
         task: Robot and task, for example "FrankaPick".
-        render_mode: "rgb_array" lets `render` return a picture of the fixed camera, or None.
+        render_mode: "rgb_array" for images of the fixed camera, or None.
         **settings: Fields of `mimex.envs.settings.Settings`.
     """
 
@@ -49,7 +49,7 @@ class Manipulation(gymnasium.Env[Any, NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a new episode; with a seed, one that depends on the seed alone."""
+        """Start a new episode; with a seed, it depends only on the seed."""
         observation, _ = self.vector.reset(seed=seed, options=options)
         self._np_random = self.vector.generators[0]
         if seed is not None:
@@ -67,25 +67,25 @@ class Manipulation(gymnasium.Env[Any, NDArray[np.float32]]):
         return _first(observation), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), own
 
     def render(self) -> Any:
-        """Return a picture (height, width, 3) of the fixed camera in render mode "rgb_array"."""
+        """Return an image (height, width, 3) of the fixed camera if render_mode is "rgb_array"."""
         frames = self.vector.render()
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        """Free the simulation and the graphics."""
+        """Free the OpenGL contexts."""
         self.vector.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the environment needs to continue bit for bit."""
+        """Return the full state, for an exact restore."""
         return self.vector.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned."""
+        """Restore a state from `get_state`."""
         self.vector.set_state(state)
         self._np_random = self.vector.generators[0]
 
     def set_reward(self, weights: str | Mapping[str, float]) -> None:
-        """Weigh the reward terms differently from the next step on."""
+        """Change the weights of the reward terms from the next step on."""
         self.vector.set_reward(weights)
 
 

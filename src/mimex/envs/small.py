@@ -1,7 +1,7 @@
-"""Small games whose only difficulty is exploration: deep sea and ordered buttons (more: `motion`).
+"""Small vectorized exploration problems: DeepSea, OrderedButtons and FlagCar.
 
-They cost microseconds a step, so that whole studies of bonuses fit into minutes. All say in
-`info["success"]` whether the episode was solved, and can be saved and restored.
+A step costs microseconds, so a study of several bonuses takes minutes. Each environment reports
+`info["success"]` and can be saved and restored.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.classic_control import MountainCarEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -24,21 +25,20 @@ Rows = NDArray[np.intp]
 
 
 class SmallGame(VectorEnv[Any, Any, Any]):
-    """N copies of a game, which begin anew in the same step as they end.
+    """N parallel copies of a small game, with autoreset in the same step.
 
     Attributes:
-        episode_steps: Steps after which an episode is over.
-        has_an_end: Whether that is part of the game; else it is cut off there (truncated).
-        ends_when_solved: Whether a solved game is over, too.
-        arrays: What the game is made of, each (N, ...), by name; `steps` and `success` are always
-            there.
+        episode_steps: Length of an episode.
+        time_limit_terminates: Whether that length is a termination; otherwise a truncation.
+        success_terminates: Whether success terminates the episode.
+        arrays: State arrays (N, ...) by name, including `steps` and `success`.
 
     Args:
-        num_envs: How many copies.
-        seen: What a player sees.
-        actions: What there is to do.
-        episode_steps: Steps after which an episode is over.
-        state: Values of the game's arrays before it begins, by name.
+        num_envs: Number of parallel environments.
+        observation_space: Of one environment.
+        actions: Number of discrete actions.
+        episode_steps: Length of an episode.
+        state: Initial values of the state arrays by name.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own declaration)
@@ -46,21 +46,22 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
     place_kind = "state"
-    has_an_end = ends_when_solved = False
+    time_limit_terminates = success_terminates = False
 
     def __init__(
         self,
         num_envs: int,
-        seen: spaces.Box | spaces.Discrete | spaces.MultiDiscrete,
-        actions: spaces.Discrete | spaces.Box,
+        observation_space: spaces.Space[Any],
+        actions: int,
         episode_steps: int,
         state: Mapping[str, Any],
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be 1 or more")
         self.num_envs, self.episode_steps = num_envs, episode_steps
-        self.single_observation_space = seen
-        self.single_action_space = actions
+        self._actions = actions
+        self.single_observation_space = observation_space
+        self.single_action_space = spaces.Discrete(actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.arrays: dict[str, Array] = {
@@ -70,38 +71,38 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         self.generators = generators(None, num_envs)
 
     @abstractmethod
-    def begin(self, rows: Rows) -> None:
-        """Puts some games to their start."""
+    def reset_rows(self, rows: Rows) -> None:
+        """Set some games to their initial state."""
 
     @abstractmethod
-    def play(self, actions: Array) -> tuple[Array, Array]:
-        """Makes one move in every game: rewards (N,), and which are solved now, (N,)."""
+    def advance(self, actions: Array) -> tuple[Array, Array]:
+        """Take one step in every game; return rewards (N,) and which are solved, (N,)."""
 
     @abstractmethod
     def observe(self) -> Array:
-        """Return what each player sees, (N, ...)."""
+        """Return the observations, (N, ...)."""
 
     @abstractmethod
     def places(self) -> Array:
-        """Return where each game is, (N, d), for coverage."""
+        """Return the positions for coverage, (N, d)."""
 
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Begin all games; game i draws from a generator that depends on the seed and i alone."""
+        """Start all games; the generator of game i depends only on the seed and i."""
         if seed is not None:
             self.generators = generators(seed, self.num_envs)
-        self._begin(np.arange(self.num_envs))
+        self._start(np.arange(self.num_envs))
         return self.observe(), {}
 
     def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Make one move in every game."""
-        rewards, solved = self.play(self._checked(np.asarray(actions)))
+        """Take one step in every game; reset those whose episode ended."""
+        rewards, solved = self.advance(self._checked(np.asarray(actions)))
         self.arrays["success"] |= solved
         self.arrays["steps"] += 1
         late, never = self.arrays["steps"] >= self.episode_steps, np.zeros(self.num_envs, bool)
-        terminated, truncated = (late, never) if self.has_an_end else (never, late)
-        if self.ends_when_solved:
+        terminated, truncated = (late, never) if self.time_limit_terminates else (never, late)
+        if self.success_terminates:
             terminated, truncated = terminated | solved, truncated & ~solved
         ended = terminated | truncated
         observation = self.observe()
@@ -110,77 +111,73 @@ class SmallGame(VectorEnv[Any, Any, Any]):
             return observation, rewards, terminated, truncated, with_masks(info, ~never)
         rows = np.flatnonzero(ended)
         info = laid_out(with_ended(info, observation, rows), ended)
-        self._begin(rows)
+        self._start(rows)
         return self.observe(), rewards, terminated, truncated, info
 
     def _checked(self, actions: Array) -> Array:
-        """What was chosen; numbers outside a box are brought to its border."""
-        space = self.single_action_space
-        if isinstance(space, spaces.Discrete):
-            right = bool(((actions >= 0) & (actions < space.n)).all())
-            what = f"whole numbers from 0 to {space.n - 1}"
-        else:
-            right, what = bool(np.isfinite(actions).all()), f"rows of {space.shape} numbers"
-        if actions.shape != self.action_space.shape or not right:
+        """Return the actions (N,), or raise if there are too few or one is out of range."""
+        in_range = bool(((actions >= 0) & (actions < self._actions)).all())
+        if actions.shape != self.action_space.shape or not in_range:
             raise ValueError(
-                f"actions are {actions!r}, but {self.num_envs} environment(s) need as many {what}"
+                f"actions are {actions!r}, but {self.num_envs} environment(s) need as many "
+                f"whole numbers from 0 to {self._actions - 1}"
             )
-        return actions.clip(space.low, space.high) if isinstance(space, spaces.Box) else actions
+        return actions
 
-    def _begin(self, rows: Rows) -> None:
+    def _start(self, rows: Rows) -> None:
         for name in ("steps", "success"):
             self.arrays[name][rows] = 0
-        self.begin(rows)
+        self.reset_rows(rows)
 
     def snapshot(self) -> dict[str, Array]:
-        """Return what every running game is made of, (N, ...) by name, for `restore`.
+        """Return the state of every running game, (N, ...) by name, for `restore`.
 
-        Where the time limit is part of the game, so is the number of steps.
+        The step count is included if the time limit terminates the game.
         """
-        left_out = ("success",) if self.has_an_end else ("steps", "success")
+        left_out = ("success",) if self.time_limit_terminates else ("steps", "success")
         return {name: array.copy() for name, array in self.arrays.items() if name not in left_out}
 
     def restore(self, rows: Rows, states: Mapping[str, Array]) -> Array:
-        """Begin some games anew at states that `snapshot` gave; return their observations."""
+        """Start new episodes at states from `snapshot`; return their observations."""
         for name, array in self.arrays.items():
             array[rows] = states.get(name, 0)
         return self.observe()[rows]
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the games need to continue bit for bit."""
+        """Return the full state, for an exact restore."""
         arrays = {name: array.copy() for name, array in self.arrays.items()}
         return {"generators": generator_states(self.generators), **arrays}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned."""
+        """Restore a state from `get_state`."""
         self.generators = restored_generators(state["generators"])
         for name, array in self.arrays.items():
             array[:] = state[name]
 
 
-def require_share(name: str, value: float) -> None:
-    """Raise an error that names a setting which is no share."""
+def require_fraction(name: str, value: float) -> None:
+    """Raise ValueError if a setting is not a fraction in [0, 1]."""
     if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} is {value}, but must be a share from 0 to 1")
+        raise ValueError(f"{name} is {value}, but must be a fraction from 0 to 1")
 
 
 class DeepSea(SmallGame):
-    """A boat sinks one row a step and drifts left or right; treasure lies at the far lower right.
+    """DeepSea (Osband et al., 2020, bsuite): descend a grid one row per step, moving left or right.
 
-    Only going right in every one of `size` steps finds it, each of which costs a little, and which
-    of the two actions goes right is another in every cell (Osband et al., 2020, bsuite): an agent
-    that tries actions at random needs some 2^size episodes. The observation is the cell's number.
+    The treasure is in the lower right corner. It is reached only by moving right in each of the
+    `size` steps, each at a small cost, and the action that moves right differs from cell to cell.
+    Random actions need about 2^size episodes. The observation is the index of the cell.
 
     Args:
-        num_envs: How many copies.
-        size: Rows and columns of the sea.
-        mapping: Seed of which action goes right in which cell, the same for all copies.
-        move_cost: What going right costs over an episode, in treasures.
-        dense: Pay for going right, a treasure over an episode, in place of the cost.
-        near_starts: Share of episodes that begin anywhere along the way to the treasure.
+        num_envs: Number of parallel environments.
+        size: Number of rows and columns.
+        mapping: Seed of the action that moves right in each cell, the same in all environments.
+        move_cost: Cost of moving right over a whole episode; the treasure is worth 1.
+        dense: Reward moving right, with 1 over a whole episode, instead of the cost.
+        near_starts: Fraction of episodes that start on the path to the treasure.
     """
 
-    has_an_end = True
+    time_limit_terminates = True
 
     def __init__(
         self,
@@ -193,59 +190,58 @@ class DeepSea(SmallGame):
     ) -> None:
         if size < 2:
             raise ValueError(f"size is {size}, but must be 2 or more")
-        require_share("near_starts", near_starts)
-        seen, actions = spaces.Discrete(size * size + 1), spaces.Discrete(2)
-        super().__init__(num_envs, seen, actions, size, {"column": 0})
+        require_fraction("near_starts", near_starts)
+        super().__init__(num_envs, spaces.Discrete(size * size + 1), 2, size, {"column": 0})
         self.size, self.near_starts = size, near_starts
-        self._right_pays = (1.0 if dense else -move_cost) / size
+        self._right_reward = (1.0 if dense else -move_cost) / size
         self._right = np.random.default_rng(mapping).integers(2, size=(size, size))
 
-    def begin(self, rows: Rows) -> None:
-        """At the upper left, or for some on the diagonal that leads to the treasure."""
+    def reset_rows(self, rows: Rows) -> None:
+        """Start in the upper left corner, or on the diagonal that leads to the treasure."""
         self.arrays["column"][rows] = 0
         for row in rows if self.near_starts else ():
             if self.generators[row].random() < self.near_starts:
                 along = self.generators[row].integers(self.size)
                 self.arrays["steps"][row] = self.arrays["column"][row] = along
 
-    def play(self, actions: Array) -> tuple[Array, Array]:
-        """Sinks by a row; the treasure is 1."""
+    def advance(self, actions: Array) -> tuple[Array, Array]:
+        """Descend by one row; the treasure gives a reward of 1."""
         row, column = self.arrays["steps"], self.arrays["column"]
         right = actions == self._right[row, column]
         found = right & (column == self.size - 1) & (row == self.size - 1)
-        rewards = found + self._right_pays * right
+        rewards = found + self._right_reward * right
         self.arrays["column"] = np.clip(column + np.where(right, 1, -1), 0, self.size - 1)
         return rewards, found
 
     def observe(self) -> Array:
-        """Return the number of the cell; the last one after the last row."""
+        """Return the index of the cell; after the last row, size**2."""
         row, column = self.arrays["steps"], self.arrays["column"]
         return np.where(row < self.size, row * self.size + column, self.size**2)
 
     def places(self) -> Array:
-        """Return row and column."""
+        """Return row and column, (N, 2)."""
         return np.stack([self.arrays["steps"], self.arrays["column"]], axis=1)
 
 
 class OrderedButtons(SmallGame):
-    """On a ring of cells, press button A, then button B on the other side in time.
+    """On a ring of cells, press button A, then button B on the opposite side within a time limit.
 
-    The actions are left, right and press. Every state is soon old to an agent that moves at random;
-    what it never does is to walk from A to B without turning back: only the sequence is new. A
-    policy without memory solves it: walk on to the right, and press where there is a button. The
-    observation is the cell, and which of two lamps is lit: each is in the step after its button was
-    pressed.
+    The actions are left, right and press. Random actions soon visit every state, but never walk
+    from A to B without turning back: only the sequence is novel. A memoryless policy solves it:
+    always move right, and press at each button. The observation is the cell and which lamp is lit
+    (none, A or B); a lamp is lit for one step after its button was pressed.
 
     Args:
-        num_envs: How many copies.
-        cells: Of the ring, an even number.
-        slack: Steps that the way from A to B may take beyond the shortest, pressing included.
-        episode_steps: Steps of an episode; by default three times around the ring.
-        press_cost: What a press costs, in rewards for B in time.
-        dense: Pay for A, too (0.1, but not while B is due), and for each step to the right (0.01),
-            which is the way that needs no memory.
-        near_starts: Share of episodes that begin anywhere between A, just pressed, and B.
-        show_time: Whether the steps that are left for B are seen, too: all that the game knows.
+        num_envs: Number of parallel environments.
+        cells: Number of cells of the ring, even.
+        slack: Steps allowed from A to B beyond the minimum.
+        episode_steps: Length of an episode; by default three times the number of cells.
+        press_cost: Cost of a press; B in time is worth 1.
+        dense: Also reward A (0.1, unless B is due) and each step to the right (0.01), the
+            direction that needs no memory.
+        near_starts: Fraction of episodes that start between A, just pressed, and B.
+        show_time: Whether the observation includes the steps left for B, which makes the state
+            fully observed.
     """
 
     LEFT, RIGHT, PRESS = range(3)
@@ -265,19 +261,19 @@ class OrderedButtons(SmallGame):
             raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
-        require_share("near_starts", near_starts)
-        self._allowed = cells // 2 + 1 + slack  # steps after A was pressed in which B counts
-        self._seen = {"cell": cells, "lamp": 3} | (
+        require_fraction("near_starts", near_starts)
+        self._allowed = cells // 2 + 1 + slack  # steps after A in which B counts
+        self._observed = {"cell": cells, "lamp": 3} | (
             {"time_left": self._allowed + 1} if show_time else {}
         )
         state = {"cell": 0, "lamp": 0, "time_left": 0}
-        seen, actions = spaces.MultiDiscrete([*self._seen.values()]), spaces.Discrete(3)
-        super().__init__(num_envs, seen, actions, episode_steps or 3 * cells, state)
+        space = spaces.MultiDiscrete([*self._observed.values()])
+        super().__init__(num_envs, space, 3, episode_steps or 3 * cells, state)
         self.cells, self.press_cost = cells, press_cost
         self.dense, self.near_starts = dense, near_starts
 
-    def begin(self, rows: Rows) -> None:
-        """Anywhere on the ring, nothing pressed; or for some on the way from A to B."""
+    def reset_rows(self, rows: Rows) -> None:
+        """Start anywhere on the ring with nothing pressed, or between A and B."""
         draws = [self.generators[row].integers(self.cells) for row in rows]
         self.arrays["cell"][rows] = draws
         for name in ("lamp", "time_left"):
@@ -288,8 +284,8 @@ class OrderedButtons(SmallGame):
                 self.arrays["cell"][row] = along
                 self.arrays["time_left"][row] = self._allowed - along
 
-    def play(self, actions: Array) -> tuple[Array, Array]:
-        """Walks or presses; B in time is 1, once for every A."""
+    def advance(self, actions: Array) -> tuple[Array, Array]:
+        """Move or press; B in time gives a reward of 1, once per A."""
         cell, left = self.arrays["cell"], self.arrays["time_left"]
         press = actions == self.PRESS
         first, second = press & (cell == 0), press & (cell == self.cells // 2)
@@ -305,9 +301,55 @@ class OrderedButtons(SmallGame):
         return rewards, in_time
 
     def observe(self) -> Array:
-        """Return the cell, the lamp (none, A's or B's) and, if it is shown, the time."""
-        return np.stack([self.arrays[name] for name in self._seen], axis=1)
+        """Return cell, lamp and, with `show_time`, the steps left, (N, 2 or 3)."""
+        return np.stack([self.arrays[name] for name in self._observed], axis=1)
 
     def places(self) -> Array:
-        """Return the cell."""
+        """Return the cell, (N, 1)."""
         return self.arrays["cell"][:, None].copy()
+
+
+class FlagCar(SmallGame):
+    """Gymnasium's MountainCar with a reward of 1 at the flag and 0 everywhere else.
+
+    The engine is too weak to climb the slope directly: the car has to build up momentum. The
+    published reward of -1 per step is a hint to hurry; here there is no signal before the flag.
+
+    The dynamics are Gymnasium's with its constants, applied to all copies at once. A loop over
+    64 `MountainCarEnv` takes 30 times as long per step.
+
+    Args:
+        num_envs: Number of parallel environments.
+        episode_steps: Steps until truncation; the default is Gymnasium's.
+    """
+
+    success_terminates = True
+
+    def __init__(self, num_envs: int = 1, episode_steps: int = 200) -> None:
+        self.car = MountainCarEnv()
+        state = {"position": 0.0, "velocity": 0.0}
+        super().__init__(num_envs, self.car.observation_space, 3, episode_steps, state)
+
+    def reset_rows(self, rows: Rows) -> None:
+        """Start at rest near the bottom of the valley."""
+        draws = [self.generators[row].uniform(-0.6, -0.4) for row in rows]
+        self.arrays["position"][rows], self.arrays["velocity"][rows] = draws, 0.0
+
+    def advance(self, actions: Array) -> tuple[Array, Array]:
+        """Push left (0), not at all (1) or right (2)."""
+        car, position, velocity = self.car, self.arrays["position"], self.arrays["velocity"]
+        velocity = velocity + (actions - 1) * car.force - car.gravity * np.cos(3 * position)
+        velocity = np.clip(velocity, -car.max_speed, car.max_speed)
+        position = np.clip(position + velocity, car.min_position, car.max_position)
+        velocity = np.where((position == car.min_position) & (velocity < 0), 0.0, velocity)
+        self.arrays["position"], self.arrays["velocity"] = position, velocity
+        found = position >= car.goal_position
+        return found.astype(np.float64), found
+
+    def observe(self) -> Array:
+        """Return position and velocity, (N, 2) float32."""
+        return self.places().astype(np.float32)
+
+    def places(self) -> Array:
+        """Return position and velocity, (N, 2)."""
+        return np.stack([self.arrays["position"], self.arrays["velocity"]], axis=1)

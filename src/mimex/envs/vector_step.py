@@ -1,8 +1,4 @@
-"""What a vector environment's step takes and tells.
-
-Actions are checked, info is arrays or Gymnasium's layout of them, and a simulation that lost its
-footing leaves a record.
-"""
+"""Parts of a vector environment's step: action checks, `info` and records of failed simulations."""
 
 from __future__ import annotations
 
@@ -19,16 +15,16 @@ Array = NDArray[Any]
 Info = dict[str, Any]
 
 Observation = Array | dict[str, Array]
-"""Of N environments: vectors, or pictures and vectors by name."""
+"""Observations of N environments: vectors, or images and vectors by name."""
 
 
 def checked_actions(actions: Any, shape: tuple[int, int], steps: Array) -> Array:
-    """Return the actions (N, A), or refuse them with the environment's index.
+    """Return the actions (N, A), or raise ValueError with the index of the environment.
 
     Args:
-        actions: What the caller passed to `step`, as the engine's numbers.
+        actions: Actions as passed to `step`, in the engine's array type.
         shape: Number of environments and of joints.
-        steps: Steps that each environment's episode has behind it, (N,).
+        steps: Steps of each current episode, (N,).
     """
     if actions.shape != shape:
         raise ValueError(
@@ -40,31 +36,31 @@ def checked_actions(actions: Any, shape: tuple[int, int], steps: Array) -> Array
         env, joint = np.argwhere(~to_numpy(finite))[0]
         raise ValueError(
             f"actions[{env}, {joint}] is {actions[env, joint]} (environment {env}, episode step "
-            f"{steps[env]}), but every number must be finite; look for a diverged policy"
+            f"{steps[env]}), but actions must be finite; check whether the policy has diverged"
         )
     checked: Array = actions
     return checked
 
 
 def with_ended(info: Info, observation: Observation, rows: NDArray[np.integer[Any]]) -> Info:
-    """Return the info, also as "final_info", and as "final_obs" what ended episodes last saw.
+    """Add "final_info" (the info itself) and "final_obs" (last observations of ended episodes).
 
     Args:
-        info: Arrays (N, ...) by name: of the step, whether it ended an episode or not.
-        observation: What the step led to, (N, ...).
-        rows: The environments whose episode ended; of theirs "final_obs" is a copy, (rows, ...).
+        info: Arrays (N, ...) by name, of this step in all environments.
+        observation: Observations before the reset, (N, ...).
+        rows: Environments whose episode ended; "final_obs" is a copy of their rows, (rows, ...).
     """
     return info | {"final_info": info, "final_obs": _some(observation, rows)}
 
 
 def laid_out(info: Info, ended: NDArray[np.bool_]) -> Info:
-    """Return NumPy's arrays in Gymnasium's layout: each with a mask of whose numbers it holds.
+    """Return NumPy info in Gymnasium's layout, with a mask for each array.
 
-    Those of ended episodes move to "final_info", and "final_obs" becomes an array (N,) of objects.
+    Values of ended episodes move to "final_info"; "final_obs" becomes an object array (N,).
 
     Args:
-        info: Arrays (N, ...) by name; if new episodes have begun, as `with_ended` returns it.
-        ended: (N,).
+        info: Arrays (N, ...) by name; if episodes were reset, as returned by `with_ended`.
+        ended: Whether the episode of each environment ended, (N,).
     """
     if "final_info" not in info:
         return with_masks(info, np.ones_like(ended))
@@ -75,8 +71,8 @@ def laid_out(info: Info, ended: NDArray[np.bool_]) -> Info:
         running[key][ended] = 0
         final[key][ended] = values[ended]
     last = np.full(len(ended), None, object)
-    for number, row in enumerate(np.flatnonzero(ended)):
-        last[row] = _some(info["final_obs"], number)
+    for index, row in enumerate(np.flatnonzero(ended)):
+        last[row] = _some(info["final_obs"], index)
     return with_masks(running, ~ended) | {
         "final_info": with_masks(final, ended),
         "_final_info": ended,
@@ -86,7 +82,7 @@ def laid_out(info: Info, ended: NDArray[np.bool_]) -> Info:
 
 
 def with_masks(info: Info, mask: NDArray[np.bool_]) -> Info:
-    """Return the info with a mask beside each array, under its name and an underscore."""
+    """Return the info with a mask for each array, under its name with a leading underscore."""
     return info | {f"_{key}": mask for key in info}
 
 
@@ -97,7 +93,7 @@ def _some(observation: Observation, rows: Any) -> Any:
 
 
 def write_rows(observation: Observation, rows: NDArray[np.int32], new: Any) -> None:
-    """Write the observations `new` (rows, ...) over those rows of a batch (N, ...)."""
+    """Overwrite some rows of a batch of observations (N, ...) with `new` (rows, ...)."""
     if isinstance(observation, dict):
         for key, part in observation.items():
             part[rows] = new[key]
@@ -106,14 +102,14 @@ def write_rows(observation: Observation, rows: NDArray[np.int32], new: Any) -> N
 
 
 class UnstableRecorder:
-    """Saves the states that simulations failed from, one .npz file each.
+    """Saves the states of failed simulations, one .npz file each.
 
-    A file holds the state before the step ("state", what `Engine.restore` takes as one row), the
-    joint targets of the step ("targets") and a note as JSON ("note").
+    A file has the state before the step ("state", one row for `Engine.restore`), the joint targets
+    of the step ("targets") and a JSON note ("note").
 
     Args:
-        folder: Where to write, created when needed; None writes nothing.
-        task: The task's name, which begins each file's name.
+        folder: Output directory, created when needed; None disables saving.
+        task: Task name, the prefix of each file name.
     """
 
     def __init__(self, folder: str | None, task: str) -> None:
@@ -121,7 +117,7 @@ class UnstableRecorder:
         self.task = task
 
     def save(self, env: int, state: Array, targets: Array, note: dict[str, Any]) -> Path | None:
-        """Write one failure and return the file, which never replaces an older one."""
+        """Save one failure and return the new file; existing files are never overwritten."""
         if self.folder is None:
             return None
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""MuJoCo Warp: N simulations on a GPU (or on Warp's CPU device), as PyTorch's tensors.
+"""MuJoCo Warp: N simulations on a GPU (or on Warp's CPU device), as PyTorch tensors.
 
-Imported only when chosen. Tensors and simulations share memory, so nothing is copied between them.
+Imported only for engine="warp". Tensors share memory with the simulations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ except ImportError as error:
     ) from error
 
 ROWS = 12
-"""Room for rows of constraints, a degree of freedom; blind motion needed 7 at most."""
+"""Constraint rows per degree of freedom to allocate; random actions needed at most 7."""
 
 CONTACTS = 4
-"""Room for contacts, a degree of freedom, on the average of simulations; each makes three rows."""
+"""Contacts per degree of freedom to allocate, averaged over simulations; each has three rows."""
 
-# What mjSTATE_INTEGRATION consists of, in its order; plugins have no place in these scenes.
+# The parts of mjSTATE_INTEGRATION in order; these scenes have no plugins.
 _STATE = (
     *("time", "qpos", "qvel", "act", "history", "qacc_warmstart", "ctrl", "qfrc_applied"),
     *("xfrc_applied", "eq_active", "mocap_pos", "mocap_quat", "userdata"),
@@ -60,16 +60,18 @@ class WarpEngine(Engine):
 
     Args:
         model: The compiled model that all simulations share.
-        num_envs: N.
+        num_envs: Number of simulations N.
         substeps: Simulation steps per control step.
-        device: Warp's name of the device; by default PyTorch's GPU, which is another one in every
-            process of a run, and without one the CPU.
+        device: Warp device name; by default PyTorch's current GPU (each process of a run has its
+            own), or the CPU without one.
     """
 
     def __init__(
         self, model: mujoco.MjModel, num_envs: int, substeps: int = 1, device: str | None = None
     ) -> None:
-        warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)  # not every kernel
+        warp.config.log_level = max(
+            warp.config.log_level, warp.LOG_WARNING
+        )  # do not log every kernel
         if device is None and torch.cuda.is_available():
             device = f"cuda:{torch.cuda.current_device()}"
         self._device = warp.get_device(device)
@@ -81,10 +83,10 @@ class WarpEngine(Engine):
             self._data = mujoco_warp.make_data(
                 model, nworld=num_envs, nconmax=CONTACTS * model.nv, njmax=ROWS * model.nv
             )
-        self._model.opt.warn_overflow = 0  # a full buffer makes the step a failure instead
-        # By default the many contacts of a box that lies askew on another are cut down to one.
+        self._model.opt.warn_overflow = 0  # a full buffer marks the step as failed instead
+        # By default the contacts of a box lying at an angle on another are reduced to one.
         self._model.opt.disableflags |= int(mujoco_warp.DisableBit.NATIVECCD)
-        if self._device.is_cuda:  # elsewhere everything has its order anyway
+        if self._device.is_cuda:  # on the CPU the order is fixed anyway
             self._model.opt.deterministic = int(mujoco_warp.DeterminismType.ALL)
         self.qpos, self.qvel, self.ctrl = (self.field(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._site_xpos = self.field("mocap_pos"), self.field("site_xpos")
@@ -94,34 +96,34 @@ class WarpEngine(Engine):
         self._check_state(self.state(), mujoco.mj_stateSize(model, _INTEGRATION))
         self._before = self._state()
         self._defaults = self._before[0].clone()
-        # Replayed without Python's part in it: on Warp's CPU device four times as fast.
-        self._stepping = self._captured(self._substeps)
-        self._following = self._captured(self._kinematics)
+        # Graphs run without Python overhead: four times as fast on Warp's CPU device.
+        self._step_graph = self._captured(self._substeps)
+        self._kinematics_graph = self._captured(self._kinematics)
         self.reset(np.arange(num_envs, dtype=np.int32))
         self.refresh()
 
     def array(self, values: Any) -> Any:
         return torch.as_tensor(values, dtype=torch.float32, device=self._torch_device)
 
-    def _index(self, numbers: NDArray[np.intp]) -> Any:
-        return torch.as_tensor(numbers, device=self._torch_device)
+    def _index(self, indices: NDArray[np.intp]) -> Any:
+        return torch.as_tensor(indices, device=self._torch_device)
 
     def field(self, name: str) -> Any:
         view = warp.to_torch(getattr(self._data, name))
-        return view.flatten(2) if view.ndim == 4 else view  # matrices have 9 numbers in MjData
+        return view.flatten(2) if view.ndim == 4 else view  # MjData stores matrices as 9 values
 
     def step(self, targets: Any) -> Any:
         torch.cat(self._parts, 1, out=self._before)
         self.ctrl[:] = targets
         self._overflow.zero_()
-        self._launch(self._stepping)
-        return self._astray() | ((self._overflow & _FULL) != 0)
+        self._launch(self._step_graph)
+        return self._diverged() | ((self._overflow & _FULL) != 0)
 
     def reset(self, rows: NDArray[np.int32]) -> None:
         self._write(self._defaults.expand(len(rows), -1), rows)
 
     def refresh(self, rows: NDArray[np.int32] | None = None) -> None:
-        self._launch(self._following)
+        self._launch(self._kinematics_graph)
 
     def state(self) -> NDArray[np.float32]:
         rows: NDArray[np.float32] = self._state().cpu().numpy()
@@ -137,25 +139,23 @@ class WarpEngine(Engine):
         self._write(self.array(state[selected]), selected)
         self.refresh(rows)
 
-    # Below here it is Warp's world.
-
     def _substeps(self) -> None:
         model, data = self._model, self._data
         for _ in range(self.substeps):
             mujoco_warp.step1(model, data)
-            # MuJoCo Warp 4.0 reads rows that have no room, past the end, where bodies float freely.
+            # MuJoCo Warp 4.0 reads constraint rows past the end of the buffer if they overflow it.
             rows = [data.nefc, data.njmax, data.overflow]
             warp.launch(_cut_rows, self.num_envs, rows)
             mujoco_warp.step2(model, data)
         self._kinematics()
 
     def _kinematics(self) -> None:
-        """Bring what follows from positions alone, for tasks and cameras, to the state as it is."""
+        """Update the quantities that depend on positions only, for tasks and cameras."""
         mujoco_warp.kinematics(self._model, self._data)
         mujoco_warp.camlight(self._model, self._data)
 
     def _captured(self, work: Callable[[], None]) -> Any:
-        """Return work as a graph to launch; doing it once compiles its kernels."""
+        """Capture work as a graph; the first call compiles its kernels."""
         with warp.ScopedDevice(self._device):
             work()
             with warp.ScopedCapture() as capture:
@@ -164,7 +164,7 @@ class WarpEngine(Engine):
         return capture.graph
 
     def _launch(self, graph: Any) -> None:
-        """Run a graph in its turn among PyTorch's operations."""
+        """Launch a graph in order with PyTorch's operations."""
         here = self._torch_device
         on_gpu = self._device.is_cuda
         stream = warp.stream_from_torch(torch.cuda.current_stream(here)) if on_gpu else None

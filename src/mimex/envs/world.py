@@ -1,4 +1,4 @@
-"""What exists, and what an agent sees of it: robot, objects, their simulations, and cameras."""
+"""Robot, objects, simulations, cameras and observations of a task."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mimex.envs import scene
-from mimex.envs.arrays import side_by_side
-from mimex.envs.camera import Camera, Picture
-from mimex.envs.catalogue import robot_and_kind, robot_named, task_class
+from mimex.envs.arrays import concat_columns
+from mimex.envs.camera import Camera, Image
+from mimex.envs.catalog import robot_and_kind, robot_named, task_class
 from mimex.envs.engine import ALL, Array, CpuEngine, Engine, Rows
 from mimex.envs.robots.base import Robot
 from mimex.envs.settings import Settings
 from mimex.envs.vector_step import Observation
 
-ARENA_BYTES = 1 << 20  # for the contacts of one simulation; MuJoCo's default is 14 MB
-VIDEO_SIZE = (480, 640)  # pixels, height and width of what people watch
+ARENA_BYTES = 1 << 20  # contact memory of one simulation; MuJoCo's default is 14 MB
+VIDEO_SIZE = (480, 640)  # pixels, height and width of videos
 VELOCITY_SCALE = 0.1  # published
 
 
@@ -40,15 +40,15 @@ class Proprioception:
 
 
 class World:
-    """N simulations of a task, which can be set to a start and looked at.
+    """N simulations of a task: initial states and observations.
 
     Attributes:
-        robot: The robot, as data.
+        robot: The robot.
         model: The compiled MuJoCo model.
         engine: The simulations, as arrays by name.
         task: The task, on the engine's arrays.
-        joints: Proprioception, which also knows the joints' limits.
-        draws: How many uniform numbers in [-1, 1] one start needs.
+        joints: Proprioception, with the joint limits.
+        draws: Number of uniform draws in [-1, 1] that one initial state needs.
     """
 
     def __init__(self, task: str, num_envs: int, settings: Settings) -> None:
@@ -97,11 +97,11 @@ class World:
         )
 
     def start(self, rows: NDArray[np.int32], unit: Array) -> Array:
-        """Put some simulations to the start of an episode; return the pose (rows, joints).
+        """Set some simulations to an initial state; return the joint positions (rows, joints).
 
         Args:
-            rows: Which simulations.
-            unit: Draws in [-1, 1], (rows, draws): the joints' first, then the task's.
+            rows: Indices of the simulations.
+            unit: Draws in [-1, 1], (rows, draws): for the joints, then for the task.
         """
         noise, placement = np.split(unit, [len(self.robot.joints)], axis=1)
         near_home = self.engine.array(self.robot.home + self._settings.joint_noise * noise)
@@ -114,7 +114,7 @@ class World:
         return pose
 
     def within_speed(self, targets: Array) -> Array:
-        """Return joint targets (N, joints) brought so near that no joint exceeds its speed."""
+        """Return joint targets (N, joints) clipped so that no joint exceeds its speed limit."""
         if self.robot.leads is None:
             return targets
         now, leads = self.engine.qpos[:, self._joint_columns], self.engine.array(self.robot.leads)
@@ -126,45 +126,45 @@ class World:
         if self._settings.observation != "pixels":
             return vector
         size = self._settings.image_size
-        picture = spaces.Box(0, 255, (3, size, size), np.uint8)
-        return spaces.Dict({"image": picture, "robot": vector})
+        image = spaces.Box(0, 255, (3, size, size), np.uint8)
+        return spaces.Dict({"image": image, "robot": vector})
 
     def observe(self, rows: Rows = ALL) -> Observation:
-        """Return the observations of some simulations as they are now."""
+        """Return the current observations of some simulations."""
         vector = self._vector(rows)
         if self._wrist is None:
             return vector
         return {"image": self._wrist.render(rows), "robot": vector}
 
     def _groups(self, rows: Rows) -> dict[str, Array]:
-        """Return proprioception and, for "oracle", all that the task knows, (rows, D) by name."""
+        """Return proprioception and, for "oracle", the task's groups, (rows, D) by name."""
         positions, velocities = self.joints(rows)
         groups = {"joints": positions, "velocities": velocities}
         return groups | (self.task.oracle(rows) if self._settings.observation == "oracle" else {})
 
     def _vector(self, rows: Rows) -> NDArray[np.float32]:
-        """Return the groups as the columns of one array, (rows, D)."""
-        vector: NDArray[np.float32] = side_by_side(tuple(self._groups(rows).values()))
+        """Return the groups concatenated, (rows, D)."""
+        vector: NDArray[np.float32] = concat_columns(tuple(self._groups(rows).values()))
         return vector
 
     def observation_groups(self) -> dict[str, tuple[int, int]]:
-        """Return the first column and the one past the last of each group of the vector."""
+        """Return the column range (start, stop) of each group of the vector."""
         found, start = {}, 0
         for name, values in self._groups(ALL).items():
             found[name] = (start, start + values.shape[1])
             start += values.shape[1]
         return found
 
-    def pictures(self) -> Picture:
-        """Return what the fixed camera sees in every simulation, (N, height, width, 3)."""
+    def render(self) -> Image:
+        """Return images of the fixed camera, (N, height, width, 3)."""
         if self._video is None:
             nice = self._compiled("nice")
             self._video = Camera(self.engine, nice, "video", VIDEO_SIZE, nice=True)
-            self.engine.refresh()  # fills the fields that only cameras read
+            self.engine.refresh()  # computes the fields that only cameras need
         return self._video.render()
 
     def close(self) -> None:
-        """Free the graphics."""
+        """Free the OpenGL contexts."""
         for camera in (self._wrist, self._video):
             if camera is not None:
                 camera.close()

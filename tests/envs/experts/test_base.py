@@ -30,7 +30,7 @@ def env() -> Any:
 
 
 def hand_points(env: Any) -> np.ndarray:
-    return np.mean([site(env.unwrapped, name) for name in FRANKA.reach_sites], axis=0)
+    return np.mean([site(env.unwrapped, name) for name in FRANKA.fingers], axis=0)
 
 
 def test_legs_are_followed_in_order_to_the_last(env: Any) -> None:
@@ -72,7 +72,7 @@ def test_a_leg_lasts_as_long_as_it_must_and_no_longer_than_it_may(env: Any) -> N
     assert seen.index(2) == 34
 
 
-def test_reset_begins_anew_where_asked(env: Any) -> None:
+def test_reset_restarts_the_plan_of_the_given_environments(env: Any) -> None:
     expert = TwoPoints(env)
     expert.leg[:] = 1
     expert.reset(np.array([False, True, False]))

@@ -14,7 +14,7 @@ def test_every_task_has_an_expert() -> None:
     assert all(issubclass(expert, Expert) for expert in EXPERTS.values())
 
 
-def test_success_is_told_for_each_seed_and_does_not_depend_on_the_others() -> None:
+def test_success_of_a_seed_does_not_depend_on_the_other_seeds() -> None:
     together = run("FrankaReach", [3, 1, 4])
     assert together.shape == (3,)
     assert together.dtype == bool
@@ -50,7 +50,7 @@ def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.render
-def test_a_demonstration_is_pictures_that_move() -> None:
+def test_a_demonstration_yields_changing_images() -> None:
     frames = list(itertools.islice(demonstrate("FrankaReach", seed=0, inset=32), 12))
     assert {(frame.shape[2], frame.dtype.name) for frame in frames} == {(3, "uint8")}
     assert len({frame.shape for frame in frames}) == 1

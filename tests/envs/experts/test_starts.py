@@ -1,4 +1,4 @@
-"""Episodes that begin along an expert's way."""
+"""Episodes that start in states of an expert."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mimex.envs.experts.starts import EPISODES, expert_starts
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.settings import TASKS, Settings
 
-ABOVE_TABLE = 0.05  # m: a cube whose centre is this far above its rest is in a hand
+ABOVE_TABLE = 0.05  # m: a cube whose center is this far above its rest is in a hand
 
 
 def lifted(env: VectorManipulation) -> np.ndarray:
@@ -28,7 +28,7 @@ def after_one_episode(share: float, seed: int = 0) -> VectorManipulation:
     return env
 
 
-def test_the_share_of_episodes_that_was_asked_for_begins_on_the_way() -> None:
+def test_the_given_fraction_of_episodes_starts_in_expert_states() -> None:
     away = [
         np.abs(after_one_episode(share).targets - after_one_episode(0.0).targets).max(axis=1) > 1e-9
         for share in (0.0, 0.25, 1.0)
@@ -38,7 +38,7 @@ def test_the_share_of_episodes_that_was_asked_for_begins_on_the_way() -> None:
     assert away[2].sum() >= 60  # some of the way is its first step
 
 
-def test_some_begin_with_the_cube_in_the_hand_and_can_go_on_from_there() -> None:
+def test_some_episodes_start_with_the_cube_in_the_hand_and_can_succeed() -> None:
     env = after_one_episode(1.0)
     held = lifted(env)
     assert 4 < held.sum() < 60
@@ -61,6 +61,6 @@ def test_every_task_has_starts_that_lead_up_to_success(task: str) -> None:
     assert starts["physics"].shape == env.engine.state().shape
 
 
-def test_a_share_beyond_one_is_refused() -> None:
+def test_a_fraction_above_one_raises() -> None:
     with pytest.raises(ValueError, match=r"expert_starts is 1\.5, but must be in \[0, 1\]"):
         VectorManipulation("FrankaReach", 1, expert_starts=1.5)

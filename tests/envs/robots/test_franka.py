@@ -58,7 +58,7 @@ def test_home_is_within_the_limits_and_torques_are_limited(model) -> None:
     assert limits == [87.0] * 4 + [12.0] * 3 + [200.0] * 2
 
 
-def test_the_drives_go_where_they_are_told(model) -> None:
+def test_the_servos_reach_their_targets(model) -> None:
     data = posed(model, dict(zip(FRANKA.joints, FRANKA.home, strict=True)))
     target = np.array(FRANKA.home) + np.array([0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.3, -0.02, -0.03])
     data.ctrl[:] = target

@@ -29,8 +29,8 @@ def middle_of_grip(env: VectorManipulation) -> np.ndarray:
 @pytest.mark.parametrize("task", ["FrankaReach", "KukaReach"])
 def test_reach(task: str) -> None:
     env = at_home(task)
-    sites = [env.engine.site(name)[0] for name in env.robot.reach_sites]
-    hand = np.mean(sites, axis=0)
+    fingers = env.world.task.fingers()[0]
+    hand = fingers[0] if task == "KukaReach" else fingers.mean(axis=0)
     env.engine.mocap("goal")[:] = hand + np.array([(0.03, 0.0, -0.04), (0.0, 0.039, 0.0)])
     outcome = env.world.task.evaluate()
     # 5 cm: 1 / (0.04 + 0.05); 3.9 cm: 1 / 0.079, and at the goal.
@@ -75,7 +75,7 @@ def test_franka_pick() -> None:
         ("KukaPick", 0.901, 0.0, False),
     ],
 )
-def test_pick_succeeds_near_the_height_and_pays_nearer(
+def test_pick_succeeds_near_the_height_and_has_a_bonus_nearer(
     task: str, height: float, bonus: float, met: bool
 ) -> None:
     env = at_home(task)
@@ -107,18 +107,18 @@ ON_CORNER = (np.cos(_TILT / 2), *(np.sin(_TILT / 2) * np.array([1, -1, 0]) / np.
 
 
 @pytest.mark.parametrize(("task", "half"), [("FrankaPick", 0.0225), ("KukaMove", 0.03)])
-@pytest.mark.parametrize("lift", ["centre", "clear"])
-def test_a_cube_on_its_corner_is_lifted_by_its_centre_only(
+@pytest.mark.parametrize("lift", ["center", "clear"])
+def test_a_cube_on_its_corner_is_lifted_by_its_center_only(
     task: str, half: float, lift: str
 ) -> None:
     env = at_home(task, lift=lift)
     place_cube(env, 0, np.array([0.5, 0.1, 0.4 + np.sqrt(3) * half]), ON_CORNER)
-    assert env.world.task.lifted()[0] == (lift == "centre")
-    assert env.world.task.evaluate().terms["lift_bonus"][0] == (0.5 if lift == "centre" else 0.0)
+    assert env.world.task.lifted()[0] == (lift == "center")
+    assert env.world.task.evaluate().terms["lift_bonus"][0] == (0.5 if lift == "center" else 0.0)
 
 
 @pytest.mark.parametrize(("task", "threshold"), [("FrankaPick", 0.015), ("KukaPick", 0.02)])
-@pytest.mark.parametrize("lift", ["centre", "clear"])
+@pytest.mark.parametrize("lift", ["center", "clear"])
 def test_a_level_cube_is_lifted_by_the_threshold_either_way(
     task: str, threshold: float, lift: str
 ) -> None:

@@ -29,7 +29,7 @@ from mimex.config.presets import (
     SPARSE,
     STATE_ENVS,
 )
-from mimex.envs.catalogue import NAMES, TASKS, VARIANTS, published_task, robot_and_kind, task_class
+from mimex.envs.catalog import NAMES, TASKS, VARIANTS, published_task, robot_and_kind, task_class
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, Settings
 from mimex.train.on_policy import LoopSettings
@@ -52,7 +52,7 @@ WORLD = (
     "expert_starts",
     "engine",
 )
-"""What may be chosen about the tasks, beside the settings of a run."""
+"""Task settings in the `world` section of a run."""
 
 
 class PixMC(Family):

@@ -1,4 +1,4 @@
-"""Scripted solutions of the tasks: proof that each can be solved, and demonstrations."""
+"""Scripted experts, which show that each task can be solved."""
 
 from mimex.envs.experts.base import Aim, Expert, Leg
 from mimex.envs.experts.play import EXPERTS, demonstrate, expert_for, run

@@ -1,7 +1,8 @@
-"""What all scripted solutions share: legs of a plan, followed by each environment at its own pace.
+"""Base class of the scripted experts.
 
-An expert looks at the state (sites, joints) and answers with actions like any policy; it never
-writes the state. A plan is a tuple of legs; a leg says where the hand should be and when to go on.
+An expert reads the state (sites, joints) and returns actions like any policy; it never writes the
+state. A plan is a tuple of legs; a leg has an aim for the hand and a condition for the next leg.
+Every environment follows the plan at its own pace.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from mimex.envs.arrays import to_numpy
 from mimex.envs.experts.kinematics import Floats, Kinematics
 from mimex.envs.manipulation import ACTION_GAIN
 
-PLAN_HZ = 60.0  # the control rate that the step counts of a leg are meant for
+PLAN_HZ = 60.0  # control rate that the step counts of a leg refer to
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Where the hand should be, for N environments.
+    """Target pose of the hand, for N environments.
 
     Attributes:
-        point: Where the tool point should be (N, 3), m.
-        rotation: How the hand should be turned; one for all or N.
-        turn_weight: How many metres of position a radian of the turn is worth.
+        point: Target of the tool point (N, 3), m.
+        rotation: Target orientation of the hand; one for all environments or N.
+        turn_weight: Weight of the orientation error relative to the position error (m/rad).
     """
 
     point: Floats
@@ -41,14 +42,14 @@ class Leg:
     """One leg of a plan.
 
     Attributes:
-        aim: Gives the hand's aim from the environment; called at every step, so it may follow
-            what moves.
+        aim: Returns the target pose for an environment; called at every step, so it may follow a
+            moving object.
         fingers: Targets of the joints after the arm's (rad or m).
-        near: The leg ends once the tool point is this close to the aim (m) ...
-        turned: ... and the hand this close to its orientation (rad) ...
-        at_least: ... but not before this many steps (of 1/60 s, at any control rate) ...
-        at_most: ... and anyway after this many.
-        speed: Fastest motion of the tool point (m/s).
+        near: The leg ends once the tool point is this close to the aim (m),
+        turned: the hand this close to its orientation (rad),
+        at_least: and at least this many steps have passed (of 1/60 s, at any control rate),
+        at_most: or in any case after this many.
+        speed: Maximum speed of the tool point (m/s).
     """
 
     aim: Callable[[Any], Aim]
@@ -61,16 +62,16 @@ class Leg:
 
 
 class Expert:
-    """Follows a plan in each of N environments; subclasses say which plan and which hand.
+    """Follows a plan in each of N environments; subclasses define the plan and the tool point.
 
     Attributes:
-        plan: The legs in their order; the last one lasts until the episode ends.
+        plan: The legs in order; the last one lasts until the episode ends.
         body: The body that carries the tool point.
         offset: The tool point in the body's frame (m).
-        arm: How many of the robot's first joints move the hand.
-        posture: Arm joints to prefer where the aim leaves a choice (rad).
-        turn_speed: Fastest turn of the hand (rad/s).
-        finger_speed: Largest action of the joints after the arm's.
+        arm: Number of arm joints, the first joints of the robot.
+        posture: Preferred arm joint positions in the null space of the aim (rad).
+        turn_speed: Maximum rotation speed of the hand (rad/s).
+        finger_speed: Maximum action of the joints after the arm's.
 
     Args:
         env: The vector environment; `env.unwrapped` has `engine`, `targets`, `robot`,
@@ -95,7 +96,7 @@ class Expert:
         self._posture = np.array(self.posture)
 
     def reset(self, which: NDArray[np.bool_]) -> None:
-        """Start the plan anew where an episode has ended, (N,)."""
+        """Restart the plan where an episode has ended, (N,)."""
         self.leg[which] = 0
         self.steps_in_leg[which] = 0
 
@@ -108,7 +109,7 @@ class Expert:
         columns, _ = env.engine.joint_columns(self.robot.joints[: self.arm])
         hand = self._kinematics.pose(to_numpy(env.engine.qpos[:, columns]))
         wanted = targets.copy()
-        legs = self.leg.copy()  # an environment that moves on does so from the next step
+        legs = self.leg.copy()  # a change of leg takes effect from the next step
         for index in np.unique(legs):
             leg = self.plan[index]
             aim = leg.aim(env)
@@ -134,7 +135,7 @@ class Expert:
     def _advance(
         self, rows: NDArray[np.bool_], leg: Leg, arrived: NDArray[np.bool_], control_hz: float
     ) -> None:
-        """Count a step on a leg, and go on to the next where it is over."""
+        """Count a step of a leg, and advance to the next where it has ended."""
         self.steps_in_leg[rows] += 1
         passed = self.steps_in_leg * (PLAN_HZ / control_hz)
         over = rows & (arrived | (passed >= leg.at_most)) & (passed >= leg.at_least)
@@ -144,7 +145,7 @@ class Expert:
 
 
 def _arrived(leg: Leg, aim: Aim, point: Floats, rotation: Rotation) -> NDArray[np.bool_]:
-    """Return where the hand itself, not only its target, has come to the aim, (N,)."""
+    """Return where the hand itself, not only its target, has reached the aim, (N,)."""
     near: NDArray[np.bool_] = np.linalg.norm(aim.point - point, axis=1) <= leg.near
     if aim.turn_weight > 0:
         near &= (aim.rotation * rotation.inv()).magnitude() <= leg.turned
@@ -152,7 +153,7 @@ def _arrived(leg: Leg, aim: Aim, point: Floats, rotation: Rotation) -> NDArray[n
 
 
 def site(env: Any, name: str, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Floats:
-    """Return a site's position in each environment (N, 3), shifted (m)."""
+    """Return the position of a site plus an offset (m), (N, 3)."""
     position: Floats = to_numpy(env.engine.site(name)) + np.array(shift)
     return position
 
@@ -163,12 +164,12 @@ def towards(
     shift: tuple[float, float, float] = (0.0, 0.0, 0.0),
     turn_weight: float = 0.5,
 ) -> Callable[[Any], Aim]:
-    """Return the aim at a site, shifted (m), for a leg."""
+    """Return an aim at a site plus an offset (m), for a leg."""
     return lambda env: Aim(site(env, name, shift), rotation, turn_weight)
 
 
 def _shorten(vectors: Floats, longest: float) -> Floats:
-    """Return vectors (N, 3) scaled down to a length where they exceed it."""
+    """Return vectors (N, 3) with their norm clipped."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     short: Floats = vectors * np.minimum(1.0, longest / np.maximum(length, 1e-12))
     return short

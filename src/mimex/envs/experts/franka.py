@@ -1,4 +1,4 @@
-"""Scripted solutions of the four tasks with the Franka Panda."""
+"""Scripted experts of the four tasks with the Franka Panda."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mimex.envs.robots.franka import FRANKA
 OPEN, CLOSED = (0.04, 0.04), (0.0, 0.0)  # finger targets, m
 # Elbow above the shoulder and forearm over the table, clear of its edge (rad).
 ELBOW_UP = (0.0, -0.4, 0.0, -2.3, 0.0, 2.0, 0.785)
-_DRAWER_OPEN = 0.37  # m, between the 0.32 asked for and the end at 0.4
-_PICK_HEIGHT = 0.78  # m, inside the goal band 0.7 to 0.9 with room for swing
+_DRAWER_OPEN = 0.37  # m, between the required 0.32 and the end at 0.4
+_PICK_HEIGHT = 0.78  # m, well inside the goal range of 0.7 to 0.9
 
 
 def pitched(angle: float) -> Rotation:
-    """Return the hand pitched forward: 0 points down, pi/2 along -x; fingers part along y."""
+    """Return the hand pitched forward: 0 points down, pi/2 along -x; fingers open along y."""
     down = Rotation.from_matrix([[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -1.0]])
     return Rotation.from_rotvec([0.0, angle, 0.0]) * down
 
 
-# Points along -x with the left finger above the right one, as it must to hold a level handle.
+# Points along -x with the left finger above the right one, to grasp the horizontal handle.
 LEVEL = Rotation.from_matrix([[0.0, 0.0, -1.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 
@@ -44,7 +44,7 @@ def _lifted(env: Any) -> Aim:
 
 
 def _pulled(env: Any) -> Aim:
-    """Lead the handle out, and stop short of the drawer's end so as not to slip off."""
+    """Pull the handle, and stop before the end of the drawer so as not to slip off."""
     column, _ = env.engine.joint_columns(["drawer"])
     rest = np.clip(_DRAWER_OPEN - to_numpy(env.engine.qpos[:, column]), 0.0, 0.1)  # (N, 1)
     return Aim(site(env, "handle") + rest * np.array([1.0, 0.0, 0.0]), LEVEL)
@@ -67,7 +67,7 @@ class FrankaExpert(Expert):
 
 
 class Reach(FrankaExpert):
-    """Go to the goal with the hand turned as it likes."""
+    """Move to the goal with any orientation of the hand."""
 
     plan = (Leg(_at_goal, OPEN),)
 
@@ -79,15 +79,15 @@ class Pick(FrankaExpert):
 
 
 class Move(FrankaExpert):
-    """Grasp the cube as in Pick, then bring it to the goal."""
+    """Grasp the cube as in Pick, then move it to the goal."""
 
     plan = (*_GRASP, Leg(_moved, CLOSED))
 
 
 class Cabinet(FrankaExpert):
-    """Take the handle between the fingers and pull."""
+    """Grasp the handle and pull."""
 
-    posture = FRANKA.home[:7]  # has the fingers one above the other already
+    posture = FRANKA.home[:7]  # in which one finger is above the other
     plan = (
         Leg(_before_handle, OPEN, near=0.02),
         Leg(_at_handle, OPEN, speed=0.3),

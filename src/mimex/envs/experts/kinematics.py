@@ -1,4 +1,4 @@
-"""Where a robot's hand is for given joint positions, and which joints bring it elsewhere."""
+"""Forward and differential inverse kinematics of a robot's hand."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from mimex.envs.robots.base import Robot
 
 Floats = NDArray[np.floating[Any]]
 
-_DAMPING = 0.05  # of the least squares: keeps joint steps small near singular poses
-_DRIFT = 0.05  # share of the way to the preferred posture per step
+_DAMPING = 0.05  # of the least squares: keeps joint steps small near singularities
+_DRIFT = 0.05  # fraction of the distance to the preferred posture per step
 
 
 class Kinematics:
-    """Forward and differential inverse kinematics of a point on a hand, for N robots at once.
+    """Forward and differential inverse kinematics of a tool point, for N robots at once.
 
     Args:
         robot: The robot.
-        num_envs: N.
+        num_envs: Number of robots N.
         body: The body that carries the tool point.
         offset: The tool point in the body's frame (m).
-        arm: How many of the robot's first joints move the hand.
+        arm: Number of arm joints, the first joints of the robot.
     """
 
     def __init__(
         self, robot: Robot, num_envs: int, body: str, offset: tuple[float, float, float], arm: int
     ) -> None:
-        spec = mujoco.MjSpec()
-        spec.compiler.degree = False
-        robot.add_to(spec)
+        spec = robot.load()
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
         model = spec.compile()
         joints = [model.joint(name) for name in robot.joints[:arm]]
@@ -57,17 +55,17 @@ class Kinematics:
     def step(
         self, joints: Floats, shift: Floats, turn: Floats, turn_weight: float, posture: Floats
     ) -> Floats:
-        """Return joints that shift and turn the hand a little, by damped least squares.
+        """Return joint positions after a small motion of the hand, by damped least squares.
 
         Args:
-            joints: Arm joints now (N, arm).
-            shift: Wanted change of the tool point (N, 3), m.
-            turn: Wanted rotation vector (N, 3), rad, world axes.
-            turn_weight: How many metres of position a radian of orientation is worth.
-            posture: Joints to drift to as far as the hand does not notice (arm,).
+            joints: Current arm joint positions (N, arm).
+            shift: Translation of the tool point (N, 3), m.
+            turn: Rotation vector (N, 3), rad, in world axes.
+            turn_weight: Weight of the rotation relative to the translation (m/rad).
+            posture: Joint positions to drift to in the null space of the hand's motion (arm,).
 
         Returns:
-            The new joints (N, arm), within the limits.
+            New joint positions (N, arm), within the limits.
         """
         point, _ = self.pose(joints)
         moves, turns = self._batch.jac(self._body, point)

@@ -1,4 +1,4 @@
-"""Scripted solutions of the four tasks with the KUKA iiwa7 and the Allegro hand."""
+"""Scripted experts of the four tasks with the KUKA iiwa7 and the Allegro hand."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mimex.envs.robots.kuka_allegro import KUKA
 _HAND_HOME = KUKA.home[7:]
 
 # Finger targets (rad): index, middle, ring, thumb, from the palm outwards. Open, the fingers
-# hang over the far side of the cube and the thumb waits at its near side; closed, the targets lie
-# about 2 cm inside the cube, so that the drives push with what they have. Found by random search
+# are over the far side of the cube and the thumb is at its near side. Closed, the targets are
+# about 2 cm inside the cube, so that the servos push with their full torque. Found by random search
 # over fingertip positions around the cube, scored by lifting it in simulation.
 _OPEN = (
     *(0.14, -0.06, 0.68, 1.13),
@@ -28,12 +28,12 @@ _CLOSED = (
     *(0.56, 0.38, 1.00, 1.21),
     *(0.47, 0.70, 0.44, 1.67),
 )
-# With a level hand, the last links hang down and lean 8 degrees back, so that a pull holds them.
+# With a level hand, the last links point down and 8 degrees back, so that a pull keeps the hook.
 _HOOK = (*(0.0, 0.25, 0.35, 0.9) * 3, *KUKA.home[19:])
 
 _GRASP_PITCH = -0.5  # rad: steep enough for the elbow to fold over a near cube
 _HOOK_PITCH = 0.0  # rad: any lower, and the wrist would have to be higher than the arm reaches
-_PICK_HEIGHT = 0.78  # m, inside the goal band 0.7 to 0.9 with room for swing
+_PICK_HEIGHT = 0.78  # m, well inside the goal range of 0.7 to 0.9
 _FARTHEST_LIFT = 0.45  # m, x: a cube lifted further away would stretch the arm straight
 
 
@@ -78,7 +78,7 @@ class KukaExpert(Expert):
 
 
 class Reach(KukaExpert):
-    """Bring the tip of the straight index finger to the goal, with the hand turned as it likes."""
+    """Move the tip of the straight index finger to the goal, with any orientation of the hand."""
 
     body = "index_link_3"
     offset = (0.0405, 0.009, 0.0)  # m: the index finger's grasp point
@@ -88,7 +88,7 @@ class Reach(KukaExpert):
 class _Grasp(KukaExpert):
     """An expert that holds a cube between fingers and thumb."""
 
-    offset = (0.044, -0.028, 0.04)  # m: where the cube's centre lies in the hand
+    offset = (0.044, -0.028, 0.04)  # m: center of a held cube in the palm's frame
 
 
 class Pick(_Grasp):
@@ -98,7 +98,7 @@ class Pick(_Grasp):
 
 
 class Move(_Grasp):
-    """Grasp the cube as in Pick, then bring it to the goal."""
+    """Grasp the cube as in Pick, then move it to the goal."""
 
     plan = (*_GRASP, Leg(_moved, _CLOSED, speed=0.3))
 

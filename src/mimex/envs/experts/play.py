@@ -1,4 +1,4 @@
-"""Lets the experts play: many episodes for a success rate, or one to look at."""
+"""Runs the experts: many episodes for a success rate, or one for a video."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs import scene
-from mimex.envs.camera import Camera, Picture
-from mimex.envs.catalogue import ROBOTS, expert_classes, published_task, robot_and_kind
+from mimex.envs.camera import Camera, Image
+from mimex.envs.catalog import ROBOTS, expert_classes, published_task, robot_and_kind
 from mimex.envs.experts.base import Expert
 
 EXPERTS: dict[str, type[Expert]] = {
@@ -28,12 +28,13 @@ def expert_for(task: str) -> type[Expert]:
 
 
 def run(task: str, seeds: Sequence[int], **settings: Any) -> NDArray[np.bool_]:
-    """Let a task's expert play one episode per seed, all at once.
+    """Run a task's expert for one episode per seed, in parallel.
 
     Args:
-        task: A task's name, such as "FrankaPick".
-        seeds: Seed k starts as `gymnasium.make(f"mimex/{task}-v0").reset(seed=k)` does.
-        **settings: Of the task, such as `engine="warp"`.
+        task: Task name, such as "FrankaPick".
+        seeds: The episode of seed k is that of `gymnasium.make(f"mimex/{task}-v0")` with
+            `reset(seed=k)`.
+        **settings: Settings of the task, such as `engine="warp"`.
 
     Returns:
         Whether each episode was a success, (len(seeds),).
@@ -47,7 +48,7 @@ def run(task: str, seeds: Sequence[int], **settings: Any) -> NDArray[np.bool_]:
     while running.any():
         _, _, terminated, truncated, info = env.step(expert.act(env))
         ended = terminated | truncated
-        # Where an episode ended, `info` itself is about the next one already.
+        # Where an episode ended, `info` describes the next one.
         success |= running & ~ended & info["success"]
         if ended.any():
             success |= running & ended & info["final_info"]["success"]
@@ -58,15 +59,15 @@ def run(task: str, seeds: Sequence[int], **settings: Any) -> NDArray[np.bool_]:
 
 def demonstrate(
     task: str, seed: int = 0, *, inset: int = 0, every: int = 1, linger: int = 30
-) -> Iterator[Picture]:
-    """Yield pictures (height, width, 3) of an expert's episode.
+) -> Iterator[Image]:
+    """Yield images (height, width, 3) of an expert's episode.
 
     Args:
-        task: A task's name, such as "FrankaPick".
+        task: Task name, such as "FrankaPick".
         seed: Seed of the episode.
-        inset: Size of the wrist camera's view in the upper left corner (pixels); 0 leaves it out.
-        every: Control steps from one picture to the next.
-        linger: How many steps to go on after the success.
+        inset: Size of the wrist image in the upper left corner (pixels); 0 disables it.
+        every: Control steps between images.
+        linger: Number of steps to continue after success.
     """
     expert_class = expert_for(task)
     env: Any = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=1, render_mode="rgb_array")
@@ -77,10 +78,10 @@ def demonstrate(
     try:
         while not ended and after <= linger:
             if step % every == 0:
-                picture = env.render()[0]
+                image = env.render()[0]
                 if wrist is not None:
-                    picture[:inset, :inset] = wrist.render()[0]
-                yield picture
+                    image[:inset, :inset] = wrist.render()[0]
+                yield image
             _, _, terminated, truncated, info = env.step(expert.act(env))
             ended = bool(terminated[0] | truncated[0])
             after += bool(info["success"][0])

@@ -1,7 +1,7 @@
-"""Starts along an expert's way: a cheat that tells whether exploration is what makes a task hard.
+"""Initial states from expert episodes: an oracle baseline for exploration.
 
-An agent that begins some of its episodes where a solution passes need not find it. If it then
-learns what it does not learn otherwise, the reward suffices and finding it was the problem.
+An agent that starts some of its episodes in states of a solution does not have to find it. If it
+learns the task only with these starts, then exploration is what makes the task hard.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.settings import Settings
 
 EPISODES, EVERY = 32, 5
-"""Episodes of the expert, and steps from one start to the next."""
+"""Number of expert episodes, and steps between the states taken from them."""
 
 
 def expert_starts(task: str, settings: Settings) -> dict[str, Array]:
-    """Return states (M, ...) of an expert's successful episodes, always the same ones.
+    """Return states (M, ...) of an expert's episodes before success, with a fixed seed.
 
     Args:
-        task: A task's name, such as "FrankaPick".
-        settings: Of the environments that are to begin there.
+        task: Task name, such as "FrankaPick".
+        settings: Settings of the environments that will start there.
     """
     plain = replace(
         settings, expert_starts=0.0, episode_steps=None, observation="oracle", threads=1

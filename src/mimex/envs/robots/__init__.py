@@ -1,1 +1,1 @@
-"""Placeholder until the part is written."""
+"""The robots: an MJCF file each, and the names in it that tasks ask for."""

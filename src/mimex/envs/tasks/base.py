@@ -1,8 +1,9 @@
-"""What all tasks have in common: a task is arrays in, arrays out."""
+"""Base class of the manipulation tasks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from mimex.envs.arrays import copied, namespace
 from mimex.envs.engine import ALL, Array, Engine, Rows
 from mimex.envs.reward import Weights
-from mimex.envs.robots.base import Robot
+from mimex.envs.robots.base import EndEffector, Robot
 from mimex.envs.settings import Settings
 from mimex.envs.shapes import Vector
 
@@ -22,13 +23,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one control step led to, in every environment.
+    """Outcome of one control step in every environment.
 
     Attributes:
-        terms: Value of each reward term before its weight, by name, (N,) each.
-        met: Whether the success condition holds now, (N,).
-        fallen: Whether the object fell, which ends the episode, (N,).
-        touched: Whether the object is being moved, (N,); None where there is none to be moved.
+        terms: Unweighted reward terms by name, (N,) each.
+        met: Whether the success condition holds, (N,).
+        fallen: Whether the object has fallen, which terminates the episode, (N,).
+        touched: Whether the object is moving, (N,); None if the task has no movable object.
     """
 
     terms: dict[str, Array]
@@ -38,20 +39,24 @@ class Outcome:
 
 
 class Task(ABC):
-    """Places objects at a reset, and turns the state into reward terms and observations.
+    """Places objects at a reset, and computes reward terms, success and oracle observations.
 
     Attributes:
-        draws: How many uniform numbers in [-1, 1] one reset needs.
-        steps: Of an episode, at 60 Hz.
-        weights: Of the reward's terms but the action's, unless a robot has its own.
-        explored: Observation groups that the task is about: by default a bonus sees these.
-        view: Where the camera of videos is, and what it looks at (m).
-        memory: Arrays (N, ...) by name that the task keeps within an episode; saved with the state.
+        draws: Number of uniform draws in [-1, 1] that one reset needs.
+        steps: Episode length at 60 Hz.
+        sparse_steps: Episode length without the dense reward, by end effector, where it differs.
+        weights: Weights of the reward terms except the action penalty, by end effector.
+        own_settings: Settings that this task uses and some other tasks do not.
+        explored: Observation groups that an exploration bonus gets by default.
+        view: Position of the video camera, and the point it looks at (m).
+        memory: Arrays (N, ...) by name that the task keeps within an episode; part of the state.
     """
 
     draws: ClassVar[int]
     steps: ClassVar[int] = 500  # published
-    weights: ClassVar[Weights]
+    sparse_steps: ClassVar[Mapping[EndEffector, int]] = {}
+    weights: ClassVar[Mapping[EndEffector, Weights]]
+    own_settings: ClassVar[tuple[str, ...]] = ()
     explored: ClassVar[tuple[str, ...]] = ("object",)
     view: ClassVar[tuple[Vector, Vector]] = ((0.1, -2.0, 1.3), (0.54, 0.0, 0.47))
 
@@ -65,27 +70,28 @@ class Task(ABC):
     @staticmethod
     @abstractmethod
     def furnish(spec: mujoco.MjSpec, robot: Robot) -> None:
-        """Add what the task needs beside the robot to a scene: its furniture, objects and goal."""
+        """Add the task's furniture, objects and goal to a scene."""
 
     @staticmethod
     @abstractmethod
-    def success_words(robot: Robot) -> str:
-        """Return when a step counts for success, in a few words."""
+    def success_condition(robot: Robot) -> str:
+        """Return a short description of the success condition."""
 
     @abstractmethod
     def place(self, rows: NDArray[np.int32], unit: Array) -> None:
-        """Place objects and goals of some environments, given draws in [-1, 1] (rows, draws)."""
+        """Place objects and goals in some environments, given draws in [-1, 1] (rows, draws)."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:
-        """Return reward terms (all but the action's), success condition and fall."""
+        """Return the reward terms (except the action penalty), success and falls."""
 
     @abstractmethod
     def oracle(self, rows: Rows) -> dict[str, Array]:
-        """Return the groups that the oracle observation adds to proprioception, (rows, D) each.
+        """Return the features that the oracle observation adds to proprioception, by group.
 
-        Names mean the same in every task: "hand" (palm and grasp points), "object" (cube or
-        handle), "goal", and vectors between them, such as "hand_to_object".
+        Each group is (rows, D). Names have the same meaning in every task: "hand" (palm and grasp
+        points), "object" (cube or handle), "goal", and vectors between them, such as
+        "hand_to_object".
         """
 
     def fingers(self, rows: Rows = ALL) -> Array:
@@ -93,7 +99,7 @@ class Task(ABC):
         return self.engine.sites(self._finger_ids, rows)
 
     def grasp_groups(self, rows: Rows, target: Array) -> dict[str, Array]:
-        """Return the hand (palm, then fingers), the object, and object - each finger."""
+        """Return the groups hand (palm, fingers), object, and object minus each finger."""
         fingers = self.fingers(rows)  # (rows, fingers, 3)
         away = target[:, None] - fingers
         hand = fingers.reshape(len(fingers), -1)
@@ -104,10 +110,10 @@ class Task(ABC):
 
 
 def approach_terms(nearness: Array, gripper_term: str) -> dict[str, Array]:
-    """Return the terms that draw the fingers to the target, given nearness (N, fingers).
+    """Return the reward terms for approaching the target, given nearness (N, fingers).
 
-    A gripper's two fingers share one term; a hand has one for its fingers and one for the thumb,
-    which comes last.
+    The two fingers of a gripper share one term; a hand has one term for its fingers and one for the
+    thumb, which comes last.
     """
     if nearness.shape[1] == 2:
         return {gripper_term: nearness[:, 0] + nearness[:, 1]}
@@ -116,7 +122,7 @@ def approach_terms(nearness: Array, gripper_term: str) -> dict[str, Array]:
 
 
 def distances(a: Array, b: Array) -> Array:
-    """Return the distances of points (..., 3) that broadcast against each other (m), (...)."""
+    """Return the distances (m) between points (..., 3), with broadcasting, (...)."""
     difference = a - b
     xp = namespace(difference)
     length: Array = xp.sqrt(xp.einsum("...k,...k->...", difference, difference))

@@ -1,8 +1,7 @@
-"""Which robots and tasks there are, known by name without loading MuJoCo.
+"""Names of robots and tasks, available without importing MuJoCo.
 
-A new robot is a file in ``robots`` and a line in ``ROBOTS``, a new task a file in ``tasks`` and a
-line in ``KINDS``: every robot has every task. Beside the published eight there are variants, which
-are one of them with other settings.
+A new robot is a file in ``robots`` and a line in ``ROBOTS``; a new task is a file in ``tasks`` and
+a line in ``KINDS``. Every robot has every task. Variants are published tasks with other settings.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ ROBOTS = {
     "Franka": "franka:FRANKA",
     "Kuka": "kuka_allegro:KUKA",
 }
-"""By name, the file in ``robots``, also of the experts in ``experts``, and what it is called."""
+"""Robot name to module and object in ``robots``; experts are in the same module of ``experts``."""
 
 KINDS = {
     "Reach": "reach:Reach",
@@ -28,52 +27,52 @@ KINDS = {
     "Pick": "pick:Pick",
     "Move": "move:Move",
 }
-"""By name, the file in ``tasks`` and the class."""
+"""Task kind to module and class in ``tasks``."""
 
 TASKS = tuple(robot + kind for robot in ROBOTS for kind in KINDS)
-"""The published ones."""
+"""The eight published tasks."""
 
 FAR_GOAL = {"goal_spread": 0.0, "terms": ("goal_bonus=8",), "episode_steps": 100}
-"""One goal, where noise does not come, and a weight on being there with which a touch is worth more
-than the way to it costs."""
+"""A single goal that random actions do not reach, with a goal bonus that outweighs the action
+penalty of getting there."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FrankaReachUp": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.0, 0.35)}),
     "FrankaReachRight": ("FrankaReach", {**FAR_GOAL, "goal_offset": (0.15, -0.4, 0.3)}),
     "KukaReachLeft": ("KukaReach", {**FAR_GOAL, "goal_offset": (0.0, 0.4, 0.4)}),
 }
-"""By name, the published task that each is, and its settings where they differ. The Franka's two
-are hard to explore, for no other reason; noise finds the Kuka's now and then (docs/results.md)."""
+"""Variant name to published task and changed settings. On the Franka's two variants exploration is
+the only difficulty; random actions sometimes reach the Kuka's goal (docs/results.md)."""
 
 NAMES = (*TASKS, *VARIANTS)
 
 
 def published_task(name: str) -> str:
-    """Return the published task that a task is, or is a variant of."""
+    """Return the published task of a task or variant."""
     return VARIANTS[name][0] if name in VARIANTS else choose("task", name, NAMES)
 
 
 def robot_and_kind(task: str) -> tuple[str, str]:
-    """Return the two parts of a published task's name, for example "Franka" and "Pick"."""
+    """Return the robot and the kind of a task, for example "Franka" and "Pick"."""
     task = published_task(task)
     robot = next(name for name in ROBOTS if task.startswith(name) and task[len(name) :] in KINDS)
     return robot, task.removeprefix(robot)
 
 
 def robot_named(name: str) -> Robot:
-    """Return a robot by its name."""
+    """Return a robot by name."""
     robot: Robot = _loaded("robots", ROBOTS[choose("robot", name, tuple(ROBOTS))])
     return robot
 
 
 def task_class(kind: str) -> type[Task]:
-    """Return the class of a kind of task by its name, for example "Pick"."""
+    """Return the class of a task kind, for example "Pick"."""
     found: type[Task] = _loaded("tasks", KINDS[choose("task", kind, tuple(KINDS))])
     return found
 
 
 def expert_classes(robot: str) -> dict[str, Any]:
-    """Return the experts of a robot by task; none where nobody has written any."""
+    """Return the expert classes of a robot by task; empty if it has none."""
     module = ROBOTS[robot].partition(":")[0]
     try:
         experts: dict[str, Any] = _loaded("experts", f"{module}:EXPERTS")
