@@ -26,7 +26,11 @@ def test_a_wheel_is_all_that_is_needed(tmp_path):
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", built, ROOT], check=True)
     (wheel,) = built.glob("mimex-*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    kept = [p for p in (ROOT / "src").rglob("*") if p.suffix in (".py", ".toml", ".js", ".css")]
+    kept = [
+        p
+        for p in (ROOT / "src").rglob("*")
+        if p.suffix in (".py", ".toml", ".js", ".css", ".json", ".safetensors")
+    ]
     assert {str(path.relative_to(ROOT / "src")) for path in kept} <= packed
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"

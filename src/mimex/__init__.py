@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mimex.data.windows import RolloutWindows
     from mimex.interop.vector import wrap, wrap_vector
     from mimex.nn.parallel import use_workers
+    from mimex.policies import load_policy
     from mimex.types import Window
 
 __version__ = "0.2.0"
@@ -46,6 +47,7 @@ _HOMES = {
     "wrap": "mimex.interop.vector",
     "wrap_vector": "mimex.interop.vector",
     "use_workers": "mimex.nn.parallel",
+    "load_policy": "mimex.policies",
 }
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "wrap",
     "wrap_vector",
     "use_workers",
+    "load_policy",
 ]
 
 
