@@ -17,7 +17,8 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 def main(file: str, task: str, episodes: int = 3) -> None:
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     card = json.loads(session.get_modelmeta().custom_metadata_map["card"])
-    env = gymnasium.make(f"mimex/{task}-v0", reward=card["reward"], **card["world"])
+    kinds = {"reward": card["reward"], "observation": card["observation"]}
+    env = gymnasium.make(f"mimex/{task}-v0", **kinds, **card["world"])
     for episode in range(episodes):
         observation, _ = env.reset(seed=episode)
         total, ended, info = 0.0, False, {}
