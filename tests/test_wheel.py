@@ -26,9 +26,8 @@ def test_a_wheel_is_all_that_is_needed(tmp_path):
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", built, ROOT], check=True)
     (wheel,) = built.glob("mimex-*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    kept = [
-        p for p in (ROOT / "src").rglob("*") if p.suffix in (".py", ".toml", ".js", ".css", ".xml")
-    ]
+    kinds = (".py", ".toml", ".js", ".css", ".xml", ".json", ".safetensors")
+    kept = [path for path in (ROOT / "src").rglob("*") if path.suffix in kinds]
     assert {str(path.relative_to(ROOT / "src")) for path in kept} <= packed
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mimex.data.windows import RolloutWindows
     from mimex.interop.vector import wrap, wrap_vector
     from mimex.nn.parallel import use_workers
+    from mimex.policies import load_policy
     from mimex.types import Window
 
 __version__ = "0.3.0"
@@ -48,6 +49,7 @@ _HOMES = {
     "wrap_vector": "mimex.interop.vector",
     "check_bonus": "mimex.check",
     "use_workers": "mimex.nn.parallel",
+    "load_policy": "mimex.policies",
 }
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "wrap_vector",
     "check_bonus",
     "use_workers",
+    "load_policy",
 ]
 
 

@@ -13,6 +13,8 @@ COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
     "eval": "measure a run's policy: success rate with its interval, return, video",
     "play": "play a run's policy or a task, print the outcome and make a video",
+    "export": "write a run's policy to a file, ONNX or safetensors, that needs no PyTorch",
+    "demos": "record demonstrations of an expert or a policy as a Minari dataset",
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.commands.play import drawn, play
+from mimex.commands.pretrained import load_pretrained
 from mimex.config import family_of
-from mimex.contracts import episode_steps, frames_per_step
+from mimex.contracts import Policy, episode_steps, frames_per_step
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.train.evaluate import evaluate, wilson
@@ -23,7 +24,9 @@ class EvalConfig:
     """Measure a run's policy: return, success rate with a 95 % interval, and a video if asked."""
 
     run: tyro.conf.Positional[Path]
-    """The run folder."""
+    """The run folder; with --pretrained a task, for example FrankaPick."""
+    pretrained: bool = False
+    """Measure the shipped policy of a task; a .safetensors file of `mimex export` works too."""
     episodes: int | None = None
     """How many; None for 256, and for dmc/ 10."""
     seed: int = 1_000_000
@@ -44,7 +47,11 @@ def run(arguments: Sequence[str]) -> int:
     if config.episodes is not None and config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
-    trained, agent, step = load_agent(config.run, config.checkpoint, config.trust_modules)
+    agent: Policy
+    if config.pretrained:
+        trained, agent, step = load_pretrained(str(config.run))
+    else:
+        trained, agent, step = load_agent(config.run, config.checkpoint, config.trust_modules)
     env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
     title = f"{env.num_envs} episodes of {trained.title}"
     try:

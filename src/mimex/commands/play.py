@@ -15,6 +15,7 @@ from gymnasium.vector.utils import create_empty_array
 from rich.console import Console
 
 from mimex.commands.build import Which, load_agent, make_env
+from mimex.commands.pretrained import load_pretrained
 from mimex.config import TrainConfig, preset
 from mimex.contracts import Policy, episode_steps
 from mimex.envs.catalog import NAMES
@@ -29,13 +30,18 @@ UNKNOWN_FPS = 30
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """Play a run's policy, or with --agent a task: print each episode's outcome, make a video."""
+    """Play a run's policy, or with --agent or --pretrained a task.
+
+    Prints each episode's outcome and makes a video.
+    """
 
     what: tyro.conf.Positional[str]
-    """A run folder; with --agent a task, for example FrankaPick."""
+    """A run folder; with --agent or --pretrained a task, for example FrankaPick."""
     agent: Literal["zero", "random", "expert"] | None = None
     """What plays a task: actions that are all zero, random ones, or the scripted expert, which
     tasks of PixMC-Sparse have."""
+    pretrained: bool = False
+    """Play the task with its shipped policy; a .safetensors file of `mimex export` works too."""
     video: Path | None = None
     """The mp4 to write; by default videos/play.mp4 in the run folder, or TASK.mp4 here."""
     episodes: int = 1
@@ -82,6 +88,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _chosen(config: PlayConfig) -> tuple[TrainConfig, Policy | None, Path]:
     """The settings of what is played, a run's policy, and where its video goes."""
+    if config.pretrained:
+        if config.agent is not None:
+            raise ValueError("--agent and --pretrained both choose what plays: leave one out")
+        trained, policy, _ = load_pretrained(config.what)
+        return trained, policy, config.video or Path(f"{Path(config.what).stem}.mp4")
     if config.agent is not None:
         task = preset("cpu", task=config.what).checked()
         if config.agent == "expert" and config.what not in NAMES:
@@ -95,7 +106,7 @@ def _chosen(config: PlayConfig) -> tuple[TrainConfig, Policy | None, Path]:
     if not folder.is_dir():
         raise ValueError(
             f"{config.what} is no run folder: give one, or a task with --agent zero, random or "
-            "expert"
+            "expert, or with --pretrained"
         )
     trained, agent, _ = load_agent(folder, config.checkpoint, config.trust_modules)
     return trained, agent, config.video or folder / "videos" / "play.mp4"

@@ -1,0 +1,178 @@
+"""`mimex export`: a run's policy as one small file, ONNX or safetensors, that needs no PyTorch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from mimex import __version__
+from mimex.commands.build import Which, make_env
+from mimex.commands.pretrained import policy_of_run
+from mimex.config import TrainConfig
+from mimex.contracts import episode_steps
+from mimex.files import replacing
+from mimex.nn.parallel import use_workers
+from mimex.policies import SUFFIX, MLPPolicy, card_path, load_policy
+from mimex.track.display import Display
+from mimex.train.evaluate import evaluate, wilson
+
+OPSET, IR_VERSION = 17, 8
+"""Of 2022, so that old runtimes on robots read it too; the graph needs nothing newer."""
+
+ONNX_ACTIVATIONS = {"selu": "Selu", "elu": "Elu", "tanh": "Tanh", "relu": "Relu"}
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write the deterministic policy of a PPO run to a file, from raw observation to action.
+
+    Normalization and clipping are included. An .onnx file runs under onnxruntime and other
+    runtimes; a .safetensors file is for mimex.load_policy, with a model card (.json) beside it.
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run folder."""
+    out: tyro.conf.Positional[Path]
+    """The file to write: NAME.onnx or NAME.safetensors."""
+    checkpoint: Which = "latest"
+    """Which of the run's checkpoints."""
+    episodes: int = 256
+    """Episodes to evaluate for the model card of a .safetensors file."""
+    seed: int = 1_000_000
+    """Seed of these episodes."""
+    trust_modules: tuple[str, ...] = ()
+    """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and exports."""
+    config = tyro.cli(ExportConfig, args=arguments, prog="mimex export")
+    if config.episodes < 1:
+        raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
+    if config.out.suffix not in (".onnx", SUFFIX):
+        raise ValueError(f"the file is {config.out}, but its name must end in .onnx or {SUFFIX}")
+    use_workers(1)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if config.out.suffix == ".onnx":
+        _require_onnx()
+        _, policy, step = policy_of_run(config.run, config.checkpoint, config.trust_modules)
+        content = onnx_model(policy).SerializeToString()
+        with replacing(config.out) as aside:
+            aside.write_bytes(content)
+    else:
+        trained, policy, step = policy_of_run(config.run, config.checkpoint, config.trust_modules)
+        card = pack(trained, policy, config.out, episodes=config.episodes, seed=config.seed)
+        if (success := card["success"]) is not None:
+            console.print(
+                f"success {success['rate']:.1%} (95 % interval {success['low']:.1%} to "
+                f"{success['high']:.1%}, {success['successes']} of {card['episodes']} episodes)"
+            )
+        console.print(f"card    {card_path(config.out)}")
+    console.print(
+        f"policy  {config.out} ({config.out.stat().st_size / 1000:.0f} kB, step {step:,})"
+    )
+    return 0
+
+
+def pack(
+    trained: TrainConfig, policy: MLPPolicy, path: Path, *, episodes: int, seed: int
+) -> dict[str, Any]:
+    """Writes a policy and its model card, after an evaluation of what the file holds."""
+    env = make_env(trained, episodes)
+    title = f"{episodes} episodes of {trained.title}"
+    try:
+        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
+            result = evaluate(env, policy.rounded(), seed=seed, progress=display.advance)
+    finally:
+        env.close()
+    success = None
+    if result.successes is not None:
+        low, high = wilson(result.successes, episodes)
+        rate = result.successes / episodes
+        success = {"successes": result.successes, "rate": rate, "low": low, "high": high}
+    card = {
+        **policy.card,
+        "episodes": episodes,
+        "episodes_seed": seed,
+        "success": success,
+        "return": result.mean_return,
+        "packed_by": __version__,
+    }
+    replace(policy, card=card).save(path)
+    load_policy(path)  # what cannot be read back is an error here, not with whoever uses it
+    return card
+
+
+def onnx_model(policy: MLPPolicy) -> Any:
+    """A policy as an ONNX model: float32 observations ``(batch, ...)`` to actions.
+
+    Its metadata has the model card as JSON.
+    """
+    onnx = _require_onnx()
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes: list[Any] = []
+    constants: list[Any] = []
+
+    def constant(name: str, value: Any) -> str:
+        constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def node(kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{kind.lower()}_{len(nodes)}"
+        nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    parts = [node("Flatten", name, axis=1) for name in policy.inputs]
+    x = node("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+    x = node("Mul", node("Sub", x, constant("mean", policy.mean)), constant("scale", policy.scale))
+    limits = np.float32(-policy.clip), np.float32(policy.clip)
+    x = node("Clip", x, constant("clip_low", limits[0]), constant("clip_high", limits[1]))
+    for depth, (weight, bias) in enumerate(policy.layers):
+        if depth:
+            x = node(ONNX_ACTIVATIONS[policy.activation], x)
+        names = constant(f"weight_{depth}", weight), constant(f"bias_{depth}", bias)
+        x = node("Gemm", x, *names, transB=1)
+    kind = TensorProto.FLOAT
+    if policy.first_action is not None:
+        kind, x = TensorProto.INT64, node("ArgMax", x, axis=1, keepdims=0)
+        x = node("Add", x, constant("first_action", np.int64(policy.first_action)))
+    elif policy.bounds is not None:
+        low, high = policy.bounds
+        x = node("Clip", x, constant("least", np.float32(-1)), constant("most", np.float32(1)))
+        x = node("Mul", node("Add", x, "most"), constant("half_range", (high - low) / 2))
+        x = node("Add", x, constant("low", low))
+    if policy.first_action is None:
+        x = node("Reshape", x, constant("shape", np.array([-1, *policy.action_shape], np.int64)))
+    nodes[-1].output[0] = "action"
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
+        for name, shape in policy.inputs.items()
+    ]
+    output = helper.make_tensor_value_info("action", kind, ["batch", *policy.action_shape])
+    graph = helper.make_graph(nodes, "policy", inputs, [output], constants)
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="mimex",
+        producer_version=__version__,
+    )
+    helper.set_model_props(model, {"card": json.dumps(policy.card)})
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _require_onnx() -> Any:
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError("an .onnx file needs onnx: pip install 'mimex[onnx]'") from error
+    return onnx
