@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import math
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -211,13 +213,12 @@ class Resumable(ABC):
         self.trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trainable.values(), lr=self.lr, fused=True)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy to pickle: multiprocessing would share the memory of the networks otherwise."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a copy of its own, where multiprocessing would share the networks' memory."""
         with self.lock:
-            return copy.deepcopy(self._but_the_lock(), {id(self): self})
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+            content = io.BytesIO()
+            _OwnPickler(content, self).dump(self._but_the_lock())
+        return _unpickled, (type(self), content.getvalue())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo[id(self)] = made = type(self).__new__(type(self))
@@ -310,3 +311,35 @@ class Resumable(ABC):
             self.discrete_obs = discrete_obs
         self.steps = int(state["steps"])
         load_generator(self.generator, state["generator"])
+
+
+class _OwnPickler(pickle.Pickler):
+    """Pickles what an object holds, and the object itself (an encoder may be its method) by name.
+
+    Args:
+        content: Is written to.
+        owner: The object.
+    """
+
+    def __init__(self, content: io.BytesIO, owner: Any) -> None:
+        super().__init__(content)
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return "owner" if obj is self._owner else None
+
+
+class _OwnUnpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, owner: Any) -> None:
+        super().__init__(io.BytesIO(content))
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._owner
+
+
+def _unpickled(kind: type[Resumable], content: bytes) -> Resumable:
+    """What ``__reduce__`` of a bonus pickled."""
+    made = kind.__new__(kind)
+    vars(made).update(_OwnUnpickler(content, made).load())
+    return made

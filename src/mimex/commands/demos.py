@@ -27,7 +27,7 @@ from mimex.commands.play import Untrained
 from mimex.commands.pretrained import changed_world, load_pretrained
 from mimex.config import TrainConfig, preset
 from mimex.contracts import Policy
-from mimex.envs.catalogue import NAMES
+from mimex.envs.catalog import NAMES
 from mimex.envs.nearest import choose
 from mimex.files import ASIDE, sync
 from mimex.nn.parallel import use_workers

@@ -17,7 +17,7 @@ from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig, preset
 from mimex.config.families.base import merged
 from mimex.config.json import plain
-from mimex.envs.catalogue import NAMES
+from mimex.envs.catalog import NAMES
 from mimex.files import read_object
 from mimex.policies import OBSERVATION, MLPPolicy, load_policy
 
