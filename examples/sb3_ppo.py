@@ -25,7 +25,7 @@ class FlagOnly(gymnasium.Wrapper):
 def environments():
     env = make_vec_env("MountainCar-v0", 8, seed=0, wrapper_class=FlagOnly)
     env = VecNormalize(env, norm_reward=False)
-    return with_bonus(env, MIMEx(normalise=True))  # the bonus joins the reward here
+    return with_bonus(env, MIMEx(normalize=True))  # the bonus joins the reward here
 
 
 def main(steps: int = 60_000, folder: str = "sb3_ppo_run") -> float:

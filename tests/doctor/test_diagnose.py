@@ -141,7 +141,7 @@ class Fading(RND):
 
 @pytest.mark.parametrize("kind", [MIMEx, RND, Fading])
 def test_contrast_is_measured_on_the_users_own_data(kind):
-    setup = own(lambda: kind(normalise=True))
+    setup = own(lambda: kind(normalize=True))
     found = check_novelty(partial(gymnasium.make, "CartPole-v1"), gather(setup()))
     assert found.status == ("warn" if kind is Fading else "pass")
     assert "on your own data" in found.finding

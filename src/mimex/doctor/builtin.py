@@ -26,13 +26,13 @@ def _pendulum() -> gymnasium.Env[Any, Any]:
 
 def single(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = None) -> Any:
     """``mimex.wrap`` around one environment."""
-    return wrap(make_env(), bonus or MIMEx(normalise=True))
+    return wrap(make_env(), bonus or MIMEx(normalize=True))
 
 
 def own_loop(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = None) -> Any:
     """A loop of one's own, as in the README: a tracker, a bonus and a scale."""
     envs = SyncVectorEnv([make_env] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
-    bonus, scale = bonus or MIMEx(normalise=True), BonusScale()
+    bonus, scale = bonus or MIMEx(normalize=True), BonusScale()
     width = spaces.flatdim(envs.single_observation_space)
     tracker = WindowTracker(2, bonus.length, width)
     envs.action_space.seed(0)
@@ -63,7 +63,7 @@ def _vector(mode: AutoresetMode) -> Setup:
     def setup(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = None) -> Any:
         return wrap_vector(
             SyncVectorEnv([make_env] * 2, autoreset_mode=mode),
-            bonus or MIMEx(normalise=True),
+            bonus or MIMEx(normalize=True),
         )
 
     return setup
@@ -76,7 +76,7 @@ def _sb3_ppo(*, at_once: bool) -> Setup:
 
         from mimex.interop.sb3 import BonusRolloutBuffer, BonusVecEnv
 
-        env = BonusVecEnv(DummyVecEnv([make_env] * 2), bonus or MIMEx(normalise=True))
+        env = BonusVecEnv(DummyVecEnv([make_env] * 2), bonus or MIMEx(normalize=True))
         policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else None
         settings: dict[str, Any] = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "device": "cpu"}
         if at_once:
@@ -98,7 +98,7 @@ def sb3_sac(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = None)
         make_env(),
         learning_starts=100,
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"bonus": ReplayBonus(bonus or MIMEx(normalise=True))},
+        replay_buffer_kwargs={"bonus": ReplayBonus(bonus or MIMEx(normalize=True))},
         buffer_size=1000,
         device="cpu",
     )
@@ -112,7 +112,7 @@ def torchrl_rollout(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None
     from mimex.interop.torchrl import BonusTransform
 
     base = SerialEnv(2, [lambda: GymWrapper(make_env())] * 2)
-    env = TransformedEnv(base, BonusTransform(bonus or MIMEx(normalise=True)))
+    env = TransformedEnv(base, BonusTransform(bonus or MIMEx(normalize=True)))
     steps = env.rollout(300, break_when_any_done=False)
     stream = env.transform.stream
     return _trained_on(
@@ -140,7 +140,7 @@ def rllib_ppo(make_env: MakeEnv = _pendulum, bonus: IntrinsicReward | None = Non
         .callbacks(on_sample_end=lambda *, samples, **rest: episodes.extend(samples))
         .debugging(seed=0, log_level="ERROR")
     )
-    algorithm = add_bonus(config, bonus or MIMEx(normalise=True)).build_algo()
+    algorithm = add_bonus(config, bonus or MIMEx(normalize=True)).build_algo()
     algorithm.train()
     pieces = algorithm.learner_group._learner._learner_connector.connectors
     weighted = next(piece for piece in pieces if isinstance(piece, BonusConnector)).weighted

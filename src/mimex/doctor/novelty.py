@@ -67,7 +67,7 @@ def check_novelty(make_env: MakeEnv, own: Evidence) -> Check:
         remedy = "is the learning rate above zero? A bonus that does not follow what was seen is no"
         return Check(NOVELTY, "fail", finding, f"{remedy} novelty")
     if contrast < CONTRAST:
-        remedy = "it hardly tells new from seen: try normalise=True, stride=8, or another bonus"
+        remedy = "it hardly tells new from seen: try normalize=True, stride=8, or another bonus"
         return Check(NOVELTY, "warn", finding, remedy)
     return Check(NOVELTY, "pass", finding)
 

@@ -133,7 +133,7 @@ def check_finite(own: Evidence) -> Check:
         FINITE,
         not bad,
         f"{bad} of {own.targets.size} targets are NaN or infinite",
-        "look at the observations first (normalise=True in the bonus clips them), then at beta",
+        "look at the observations first (normalize=True in the bonus clips them), then at beta",
     )
 
 
