@@ -7,7 +7,7 @@
 A bonus learns from windows of one half of a world and scores fresh windows of both halves. On
 robots it learns from windows of noise (std 1, clamped) and scores those of the second half of a
 scripted expert's path to its first success. 1 means that the bonus does not distinguish them. There
-are 128 windows per training step; all bonuses have their defaults and ``normalise=True``. E3B
+are 128 windows per training step; all bonuses have their defaults and ``normalize=True``. E3B
 compares a step with its own episode: it follows 30 steps of the half that is seen, and is then
 asked about one more step of each half.
 """
@@ -117,7 +117,7 @@ def make(name: str, see: Callable[..., Tensor] | None = None, **settings: Any) -
         kinds = {"discrete_obs": see is one_hot, "discrete": True}
         names = inspect.signature(chosen).parameters
         settings = {name: value for name, value in kinds.items() if name in names} | settings
-    bonus: IntrinsicReward = chosen(length=LENGTH, normalise=True, **settings)
+    bonus: IntrinsicReward = chosen(length=LENGTH, normalize=True, **settings)
     return bonus
 
 

@@ -50,8 +50,8 @@ class PlainAutoencoder(nn.Module):
         self.decoder_blocks = nn.ModuleList([PlainBlock(64, 2)])
         self.decoder_norm = nn.LayerNorm(64, eps=1e-6)
         self.decoder_pred = nn.Linear(64, feature_dim)
-        self.register_buffer("positions", sinusoidal_positions(length, 128), persistent=False)
-        self.register_buffer("decoder_positions", sinusoidal_positions(length, 64), False)
+        self.positions = sinusoidal_positions(length, 128)
+        self.decoder_positions = sinusoidal_positions(length, 64)
 
     def forward(self, x: Tensor, noise: Tensor, kept: int) -> Tensor:
         """The loss of each sequence ``(B,)``; the ``kept`` steps of least noise stay visible."""

@@ -17,7 +17,7 @@ def main(updates=40, beta=0.3, make_env=lambda: gymnasium.make("Acrobot-v1"), bo
     envs = gymnasium.vector.SyncVectorEnv([make_env] * ENVS, autoreset_mode="SameStep")
     actor, critic = (nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, n)) for n in (3, 1))
     adam = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=2.5e-3, eps=1e-5)
-    bonus = bonus or MIMEx(length=5, normalise=True)  # +
+    bonus = bonus or MIMEx(length=5, normalize=True)  # +
     windows = RolloutWindows(5, ENVS, ends_at="next", autoreset="same_step")  # +
     scale = BonusScale(beta)  # +
     obs, now = torch.zeros(STEPS, ENVS, 6), torch.as_tensor(envs.reset(seed=0)[0])

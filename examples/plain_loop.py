@@ -20,7 +20,7 @@ def main(steps: int = 500) -> dict[str, float]:
     envs = gymnasium.make_vec("Acrobot-v1", num_envs=8, vectorization_mode="sync")
     envs = wrap_vector(
         envs,
-        MIMEx(length=5, normalise=True),
+        MIMEx(length=5, normalize=True),
         learn_every=512,  # transitions
     )
     envs.action_space.seed(0)

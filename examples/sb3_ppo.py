@@ -24,7 +24,7 @@ class FlagOnly(gymnasium.Wrapper):
 
 def environments():
     env = make_vec_env("MountainCar-v0", 8, seed=0, wrapper_class=FlagOnly)
-    arguments = with_bonus(env, MIMEx(normalise=True))  # the bonus joins the reward here
+    arguments = with_bonus(env, MIMEx(normalize=True))  # the bonus joins the reward here
     return arguments | {"env": VecNormalize(arguments["env"], norm_reward=False)}
 
 

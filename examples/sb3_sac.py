@@ -15,7 +15,7 @@ from mimex.interop.sb3 import ReplayBonus, load, save, with_bonus
 def environment():
     return with_bonus(
         make_vec_env("MountainCarContinuous-v0", 1, seed=0),
-        MIMEx(normalise=True),
+        MIMEx(normalize=True),
         off_policy=True,
         learn_every=4,  # learn from every fourth sampled batch
     )

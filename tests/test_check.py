@@ -239,7 +239,7 @@ def test_a_wrapper_made_for_every_rollout_never_trains_its_bonus():
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_wrapped_vector_environments_pass(mode):
-    env = mimex.wrap_vector(SyncVectorEnv([cart] * 2, autoreset_mode=mode), MIMEx(normalise=True))
+    env = mimex.wrap_vector(SyncVectorEnv([cart] * 2, autoreset_mode=mode), MIMEx(normalize=True))
     require_correct(env, {ADVANTAGES, EPISODES})
 
 
@@ -318,7 +318,7 @@ def ppo(bonus, at_once=True, buffer=True, normalize=False, make=pendulum, **kwar
 
 @pytest.mark.parametrize("options", [{}, {"at_once": False}, {"normalize": True}], ids=str)
 def test_ppo_of_stable_baselines_passes(options):
-    require_correct(ppo(MIMEx(normalise=True), **options))
+    require_correct(ppo(MIMEx(normalize=True), **options))
 
 
 def test_ppo_inside_of_a_normalizer_and_with_a_dict_passes():
@@ -349,7 +349,7 @@ def test_off_policy_models_of_stable_baselines_pass(way):
         buffer_size=1000,
         device="cpu",
         replay_buffer_class=BonusReplayBuffer,
-        replay_buffer_kwargs={"bonus": ReplayBonus(MIMEx(normalise=True))},
+        replay_buffer_kwargs={"bonus": ReplayBonus(MIMEx(normalize=True))},
     )
     require_correct(model, {ADVANTAGES, EPISODES})
 

@@ -41,7 +41,7 @@ def test_the_version_is_that_of_the_package(capsys):
         (["train", "FrankaReach", "--out", ""], "--out is empty"),
         (["train", "FrankaReach", "--out="], "--out is empty"),
         (["train", "FrankaReach", "--curriculum", "dense", ""], "--curriculum is empty"),
-        (["study", "show", "mask-ratio", "--set", "rnd.normalise=a b"], "rnd.normalise"),
+        (["study", "show", "mask-ratio", "--set", "rnd.normalize=a b"], "rnd.normalize"),
         (["study", "run", "difficulty", "--out", ""], "--out is empty"),
         (["report", ""], "an argument is empty"),
         (["train", "FrankaReach", "--mimex.lr", "inf"], "--mimex.lr is inf"),

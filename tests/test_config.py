@@ -63,7 +63,7 @@ def test_the_paper_preset_has_the_published_numbers():
     assert paper.bonus_view == ()
     assert (paper.mimex.length, paper.mimex.mask_ratio, paper.mimex.padding) == (5, 0.7, "zeros")
     assert (paper.mimex.lr, paper.rnd.lr, paper.icm.lr) == (1e-4, 1e-3, 1e-3)
-    assert not paper.mimex.normalise
+    assert not paper.mimex.normalize
     assert not paper.mimex.actions
     rollout = paper.envs * paper.loop.rollout_steps
     assert (paper.loop.bonus_passes, paper.loop.train_fraction) == (1, 1.0)
@@ -214,7 +214,7 @@ def test_the_paper_preset_of_the_suite_is_the_release():
     suite = paper.suite
     assert (suite.action_repeat, suite.image_size, suite.stack) == (2, 84, 3)
     assert suite.quality == "published"
-    assert (paper.mimex.padding, paper.mimex.normalise) == ("zeros", False)
+    assert (paper.mimex.padding, paper.mimex.normalize) == ("zeros", False)
     assert (paper.eval.every, paper.eval.episodes) == (10_000, 10)
     assert paper.off_policy.ends_at == "observation"
     assert paper.replay.run == 1
@@ -257,7 +257,7 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
 def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(task, names):
     for agent, name in names.items():
         ours = preset(name, None, task, agent)
-        assert ours.mimex.normalise == (agent == "drqv2")  # PPO normalises what it sees itself
+        assert ours.mimex.normalize == (agent == "drqv2")  # PPO normalises what it sees itself
         theirs = MIMEx(), RND(), PseudoCount(), Disagreement()
         mines = ours.mimex, ours.rnd, ours.pseudocount, ours.disagreement
         for mine, its in zip(mines, theirs, strict=True):
@@ -283,7 +283,7 @@ def test_a_suites_state_is_its_own_feature_normalised():
     assert state.observation == "state"
     assert state.drqv2.features == "encoder"
     bonuses = (state.mimex, state.rnd, state.icm, state.pseudocount)
-    assert all(bonus.normalise for bonus in bonuses)
+    assert all(bonus.normalize for bonus in bonuses)
 
 
 @pytest.mark.parametrize(
@@ -374,8 +374,8 @@ def test_an_agent_other_than_the_usual_has_numbers_of_its_own():
         preset("cpu", task="FrankaReach", agent="drqv2"),
     )
     assert other.envs < usual.envs
-    assert other.mimex.normalise  # the replay buffer holds numbers in their own units
-    assert not usual.mimex.normalise
+    assert other.mimex.normalize  # the replay buffer holds numbers in their own units
+    assert not usual.mimex.normalize
 
 
 @pytest.mark.parametrize("name", BONUSES)

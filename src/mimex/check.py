@@ -177,7 +177,7 @@ class _Run:
             self.attach(env)
             return env
 
-        self.bonuses = [bonus or MIMEx(normalise=True)]
+        self.bonuses = [bonus or MIMEx(normalize=True)]
         self.replace(self.bonuses[0])
         return train(make, self.bonuses[0])
 

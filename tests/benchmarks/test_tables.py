@@ -228,4 +228,4 @@ def test_the_plans_count_the_hand_where_they_count():
         env = gymnasium.make_vec(f"mimex/{run.task}-v0", num_envs=2, threads=1)
         observation, _ = env.reset(seed=0)
         hand = env.unwrapped.world.task.hand()
-        np.testing.assert_allclose(observation[:, run.settings["count.numbers"]], hand, atol=1e-6)
+        np.testing.assert_allclose(observation[:, run.settings["count.features"]], hand, atol=1e-6)

@@ -23,13 +23,13 @@ def test_a_step_pays_one_over_the_root_of_its_cells_visits():
 
 
 def test_only_the_chosen_numbers_and_the_newest_step_make_a_cell():
-    bonus = Count(length=2, numbers=(1,), cell=1.0)
+    bonus = Count(length=2, features=(1,), cell=1.0)
     steps = torch.tensor([[[9.0, 9.0, 9.0], [0.0, 2.5, 0.0]]])
     bonus.learn(Window(steps, torch.ones(1, 2, dtype=torch.bool)))
     other = torch.tensor([[[0.0, 0.0, 0.0], [7.0, 2.1, 7.0]]])
     assert float(bonus.reward(Window(other, torch.ones(1, 2, dtype=torch.bool)))) < 0.8
-    with pytest.raises(ValueError, match=r"numbers=\(5,\).*0 to 2"):
-        Count(numbers=(5,)).reward(window([[0.0, 0.0, 0.0]]))
+    with pytest.raises(ValueError, match=r"features=\(5,\).*0 to 2"):
+        Count(features=(5,)).reward(window([[0.0, 0.0, 0.0]]))
     with pytest.raises(ValueError, match="cell=0"):
         Count(cell=0)
 

@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimex.bonus import masks
+from mimex.bonus import masking
+from mimex.bonus.masking import masked_count
 from mimex.bonus.masks import (
     AllMask,
     FeatureMask,
@@ -13,7 +14,6 @@ from mimex.bonus.masks import (
     NextStepMask,
     SpanMask,
     TimeMask,
-    hidden_count,
 )
 
 
@@ -50,7 +50,7 @@ def valid_masks(draw):
     ],
 )
 def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden):
-    assert hidden_count(length, ratio) == hidden
+    assert masked_count(length, ratio) == hidden
     mask = TimeMask(ratio).sample(torch.ones(64, length, dtype=torch.bool), generator())
     assert mask.sum(1).tolist() == [hidden] * 64
     assert TimeMask(ratio).effective_ratio(length) == pytest.approx(hidden / length)
@@ -61,7 +61,7 @@ def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, s
     for mask in (TimeMask(ratio), SpanMask(ratio)):
         hidden = mask.sample(valid, generator(seed))
         assert not (hidden & ~valid).any(), "padding was hidden"
-        expected = [hidden_count(int(n), ratio) for n in valid.sum(1)]
+        expected = [masked_count(int(n), ratio) for n in valid.sum(1)]
         assert hidden.sum(1).tolist() == expected
 
 
@@ -82,7 +82,7 @@ def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio
     hidden = FeatureMask(ratio, feature_dim).sample(valid, generator())
     assert hidden.shape == (*valid.shape, feature_dim)
     assert not (hidden & ~valid.unsqueeze(2)).any()
-    expected = [hidden_count(int(n) * feature_dim, ratio) for n in valid.sum(1)]
+    expected = [masked_count(int(n) * feature_dim, ratio) for n in valid.sum(1)]
     assert hidden.flatten(1).sum(1).tolist() == expected
 
 
@@ -92,7 +92,7 @@ def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
 ):
     mask = FeatureMask(ratio, feature_dim, tube=True)
     hidden = mask.sample(valid, generator(seed))
-    count = hidden_count(feature_dim, ratio)
+    count = masked_count(feature_dim, ratio)
     features = hidden.any(1)  # (B, D)
     assert torch.equal(hidden, features.unsqueeze(1) & valid.unsqueeze(2))
     assert features.sum(1).tolist() == [count * int(n > 0) for n in valid.sum(1)]
@@ -110,7 +110,7 @@ def test_how_often_a_hidden_entry_is_visible_at_another_step():
 
 def test_a_tube_needs_a_second_feature():
     FeatureMask(0.8, 1).require(5, 1)
-    with pytest.raises(ValueError, match="feature_dim=1 leaves a tube mask no visible feature"):
+    with pytest.raises(ValueError, match=r"feature_dim=1 .*single entry.*tube=True"):
         FeatureMask(0.8, 1, tube=True).require(5, 1)
 
 
@@ -187,7 +187,7 @@ def test_the_same_generator_gives_the_same_mask():
         (lambda: FeatureMask(1.0), "outside"),
         (lambda: TimeMask(0.5).require(1, 1), "length=1 leaves TimeMask nothing"),
         (lambda: LastMask().require(1, 1), "Use length >= 2, or AllMask"),
-        (lambda: FeatureMask(0.5, 1).require(1, 1), "single number"),
+        (lambda: FeatureMask(0.5, 1).require(1, 1), "single entry"),
         (lambda: MixtureMask([]), "0 parts"),
         (lambda: MixtureMask([LastMask()], [0.0]), "positive"),
         (lambda: MixtureMask([FeatureMask(0.5)]), "FeatureMask cannot be part"),
@@ -201,10 +201,10 @@ def test_impossible_settings_are_refused_with_the_remedy(make, message):
 def test_equal_scores_do_not_change_how_many_numbers_are_hidden(monkeypatch):
     """With eight different scores for thirty numbers every row has ties at the threshold."""
 
-    def coarse(valid, generator):
-        return torch.randint(8, valid.shape, generator=generator) / 8
+    def coarse(shape, generator):
+        return torch.randint(8, shape, generator=generator) / 8
 
-    monkeypatch.setattr(masks, "_uniform", coarse)
+    monkeypatch.setattr(masking, "uniform", coarse)
     valid = torch.ones(200, 5, dtype=torch.bool)
     valid[:50, :2] = False
     hidden = FeatureMask(0.8, 6).sample(valid, torch.Generator().manual_seed(0))

@@ -16,7 +16,7 @@ MODULE = '''
 from typing import Unpack
 
 from mimex import MIMEx, RND
-from mimex.bonus.state import Shared
+from mimex.bonus.prediction import Shared
 
 
 class Slow(RND):

@@ -13,10 +13,9 @@ from tests.states import assert_refused_or_loaded
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import mimex
-from mimex.bonus import bonus_class
 from mimex.bonus.base import EpisodicReward
 from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
-from mimex.bonus.prediction import PIECE_WINDOWS
+from mimex.bonus.prediction import CHUNK_WINDOWS
 from mimex.bonus.size import AutoencoderSize
 from mimex.nn.parallel import use_workers
 from mimex.types import Window
@@ -29,7 +28,7 @@ MAKERS = {
     "mimex-feature": lambda **kw: mimex.MIMEx(D, L, mask=FeatureMask(0.8), **kw),
     "mimex-tube": lambda **kw: mimex.MIMEx(D, L, mask_type="tube", **kw),
     "mimex-actions": lambda **kw: mimex.MIMEx(D, L, action_dim=A, **kw),
-    "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalise=True, **kw),
+    "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalize=True, **kw),
     "rnd": lambda **kw: mimex.RND(D, L, **kw),
     "icm": lambda **kw: mimex.ICM(D, A, L, **kw),
     "pseudocount": lambda **kw: mimex.PseudoCount(D, L, masks=2, **kw),
@@ -152,10 +151,10 @@ def test_train_fraction_scores_all_and_trains_on_a_part(make):
             assert torch.allclose(p, q, atol=1e-6)
 
 
-def test_pieces_change_nothing(make, monkeypatch):
+def test_chunks_change_nothing(make, monkeypatch):
     whole, chunked = make(), make()
     a, metrics_a = whole.learn(windows(padded=True), 0.6)
-    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", 7)
     b, metrics_b = chunked.learn(windows(padded=True), 0.6)
     assert torch.allclose(a, b, atol=1e-6)
     assert metrics_a == pytest.approx(metrics_b, rel=1e-5, abs=1e-5)
@@ -165,7 +164,7 @@ def test_pieces_change_nothing(make, monkeypatch):
 
 
 def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
-    monkeypatch.setattr("mimex.bonus.prediction.PIECE_WINDOWS", (7, 7))
+    monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", 7)
     results = []
     before = torch.get_num_threads()
     try:
@@ -216,7 +215,7 @@ def test_nan_is_refused_with_its_place_and_changes_nothing(make, poison):
     before = bonus.state_dict()
     features = windows().features.clone()
     features[3, -1, 1] = poison
-    with pytest.raises(ValueError, match=r"features has 1 NaN.*window 3, step 4, number 1"):
+    with pytest.raises(ValueError, match=r"features has 1 NaN.*window 3, step 4, feature 1"):
         bonus.learn(Window(features, actions=windows().actions))
     assert same_state(before, bonus.state_dict())
 
@@ -272,7 +271,7 @@ def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
     seen = raw[window.valid]
     expected = ((raw - seen.mean(0)) / seen.std(0, correction=0)).clamp(-5, 5)
     expected *= window.valid.unsqueeze(2)
-    bonus, plain = MAKERS[name](normalise=True), MAKERS[name]()
+    bonus, plain = MAKERS[name](normalize=True), MAKERS[name]()
     large = Window(raw, window.valid, window.actions)
     found, wanted = (
         bonus.reward(w) if call == "reward" else bonus.learn(w)[0]
@@ -284,12 +283,12 @@ def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
 def test_whether_features_are_normalised_must_be_as_it_was_saved(name):
-    for normalise in (True, False):
-        saved, other = MAKERS[name](normalise=normalise), MAKERS[name](normalise=not normalise)
+    for normalize in (True, False):
+        saved, other = MAKERS[name](normalize=normalize), MAKERS[name](normalize=not normalize)
         saved.learn(windows())
         other.learn(windows(1))
         before = other.state_dict()
-        with pytest.raises(ValueError, match=f"normalise={not normalise}"):
+        with pytest.raises(ValueError, match=f"normalize={not normalize}"):
             other.load_state_dict(saved.state_dict())
         assert same_state(before, other.state_dict())
 
@@ -327,7 +326,7 @@ class OnDevice(TorchDispatchMode):
 
 
 LAZY = {
-    "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalise=True),
+    "mimex": lambda: mimex.MIMEx(length=L, mask=FeatureMask(0.8), normalize=True),
     "rnd": lambda: mimex.RND(length=L),
     "icm": lambda: mimex.ICM(None, A, L),
     "pseudocount": lambda: mimex.PseudoCount(length=L),
@@ -458,26 +457,14 @@ def test_a_bonus_learns_in_a_spawned_process(name):
         torch.testing.assert_close(torch.tensor(one), other)
 
 
-def test_pieces_cover_all_rows_once_in_order_and_are_even_in_number():
+def test_chunks_cover_all_rows_once_in_order_and_wide_windows_come_in_smaller_ones():
     bonus = mimex.RND(27, L)
-    for total in (1000, 1792, 300, 257, 4096):
-        for rows in (range(total), torch.randperm(total)):
-            cut = bonus._pieces(rows)
-            covered = torch.cat([torch.arange(total)[piece] for piece in cut])
-            assert torch.equal(covered, torch.as_tensor(list(rows)))
-            assert len(cut) % 2 == 0
-            assert max(len(torch.arange(total)[piece]) for piece in cut) <= PIECE_WINDOWS[1]
-    assert bonus._pieces(range(200)) == [slice(0, 200)]
-    assert bonus._pieces(range(0)) == []
-
-
-def test_wide_windows_come_in_small_pieces_and_other_devices_need_none():
-    narrow, wide = mimex.RND(27, L), mimex.RND(27, L)
-    wide.feature_dim = 39_200
-    assert len(narrow._pieces(range(4096))) == 4096 // PIECE_WINDOWS[1]
-    assert len(wide._pieces(range(4096))) == 4096 // PIECE_WINDOWS[0]
-    narrow.device = torch.device("cuda")
-    assert narrow._pieces(range(4096)) == [slice(0, 4096)]
+    for width, size in ((27, CHUNK_WINDOWS), (39_200, 64)):
+        bonus.feature_dim = width
+        chunks = bonus._chunks(5000)
+        assert torch.equal(torch.cat(chunks), torch.arange(5000))
+        assert max(len(chunk) for chunk in chunks) == size
+    assert bonus._chunks(0) == []
 
 
 @pytest.mark.parametrize("name", LAZY)
@@ -490,7 +477,7 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
     features, actions = other.features.clone(), good.actions.clone()
     features[0, 0, 0] = actions[0, 0, 0] = torch.nan
     bad = [Window(features, actions=good.actions)]
-    bad += [] if bonus.normalise else [Window(other.features * 1e30)]  # an infinite error
+    bad += [] if bonus.normalize else [Window(other.features * 1e30)]  # an infinite error
     bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
     for window in bad:
         with pytest.raises((ValueError, TypeError)):
@@ -509,10 +496,10 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
 def test_a_state_broken_in_any_place_changes_nothing(name):
     small = {"size": AutoencoderSize(8, 1, 2, 8, 1, 2)} if "mimex" in name else {}
     makers = {
-        "mimex-normalised": lambda: mimex.MIMEx(D, L, normalise=True, **small),
+        "mimex-normalised": lambda: mimex.MIMEx(D, L, normalize=True, **small),
         "rnd": lambda: mimex.RND(D, L, hidden=(8,), output_dim=8),
         "icm": lambda: mimex.ICM(D, A, L, hidden=8, embed_dim=8),
-        "lazy mimex": lambda: mimex.MIMEx(length=L, normalise=True, **small),
+        "lazy mimex": lambda: mimex.MIMEx(length=L, normalize=True, **small),
         "lazy icm": lambda: mimex.ICM(None, A, L, hidden=8, embed_dim=8),
         "pseudocount": lambda: mimex.PseudoCount(D, L, hidden=(8,)),
         "disagreement": lambda: mimex.Disagreement(D, A, L, models=2, hidden=(8,)),
@@ -547,7 +534,7 @@ def test_numbers_that_are_not_finite_are_not_loaded(make):
 def test_a_first_window_of_an_impossible_size_breaks_nothing(name):
     bonus, fresh = LAZY[name](), LAZY[name]()
     state = {**bonus.state_dict(), "feature_dim": 2**50}  # petabytes
-    state |= {"statistics": {}} if bonus.normalise else {}
+    state |= {"statistics": {}} if bonus.normalize else {}
     with pytest.raises(ValueError, match=f"feature_dim={2**50}"):
         bonus.load_state_dict(state)
     assert not bonus.feature_dim
@@ -620,13 +607,8 @@ def test_every_mask_of_a_window_is_hand_averaged_over_those_that_hide_something(
             hidden = torch.zeros(1, L, dtype=torch.bool)
             hidden[0, place] = True
             one = slice(row, row + 1)
-            errors.append(
-                float(
-                    bonus.autoencoder.error(
-                        window.features[one], hidden, window.valid[one]
-                    ).detach()
-                )
-            )
+            scored = bonus.score(window.features[one], None, window.valid[one], hidden[None])
+            errors.append(float(scored[0]))
         expected = sum(errors) / len(errors) if errors else 0.0
         assert float(paid[row]) == pytest.approx(expected, abs=1e-5)
 
@@ -639,9 +621,10 @@ def test_more_masks_take_one_optimizer_step_and_report_their_standard_error():
     assert steps == {1.0}
     hidden = bonus.mask.draw(windows().valid, 4, torch.Generator().manual_seed(0))
     untouched = mimex.MIMEx(D, L, masks=4)
-    errors = untouched.autoencoder.errors(windows().features, hidden, None, None, hidden)
+    x, valid = windows().features, windows().valid
+    errors = torch.stack([untouched.score(x, None, valid, mask[None])[0] for mask in hidden])
     assert metrics["bonus/standard_error"] == pytest.approx(
-        float((errors.detach().std(0) / 2).mean()), rel=1e-4
+        float((errors.std(0) / 2).mean()), rel=1e-4
     )
     assert "bonus/standard_error" not in mimex.MIMEx(D, L).learn(windows())[1]
 
@@ -658,7 +641,7 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.MIMEx(D, padding="mirror"), "padding='mirror'"),
         (lambda: mimex.ICM(D, A, 1), "length"),
         (lambda: mimex.ICM(D, 0), "action_dim=0"),
-        (lambda: mimex.PseudoCount(1), "single number"),
+        (lambda: mimex.PseudoCount(1), "single entry"),
         (lambda: mimex.MIMEx(D, lr=math.inf), "lr=inf"),
         (lambda: mimex.MIMEx(D, lr=math.nan), "lr=nan"),
         (lambda: mimex.MIMEx(D, 5, math.nan), "ratio=nan"),
@@ -684,9 +667,3 @@ def test_settings_are_checked_at_construction():
             make()
     assert mimex.MIMEx(D, 5, 0.7, mask_type="time").effective_ratio == pytest.approx(0.8)
     assert mimex.MIMEx(D, 2, 0.7, mask_type="time").effective_ratio == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("kind", [bonus_class(name) for name in LAZY])
-def test_the_american_spelling_is_answered_with_ours(kind):
-    with pytest.raises(TypeError, match="normalize=: it is spelt normalise="):
-        kind(normalize=True)

@@ -9,7 +9,7 @@ import mimex
 from benchmarks import contrast
 from mimex import Window
 from mimex.bonus import BONUSES
-from mimex.bonus.surprise import surprise
+from mimex.bonus.surprise import surprisal
 
 CODES = 100
 
@@ -19,9 +19,9 @@ def walk(rng, count, *, far=False, integers=False):
     return Window(codes.argmax(2) if integers else codes)
 
 
-def test_surprise_by_hand():
+def test_surprisal_by_hand():
     logits = torch.tensor([[3.0, 1.0, 1e-30]]).log()  # probabilities 3/4, 1/4 and none
-    likelihood, beyond = surprise(
+    likelihood, beyond = surprisal(
         logits, torch.tensor([[0.0, 1.0, 0.0]]), torch.ones(1, 3, dtype=torch.bool)
     )
     entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
@@ -29,11 +29,11 @@ def test_surprise_by_hand():
     assert float(beyond) == pytest.approx(math.log(4) - entropy)
 
 
-def test_numbers_that_are_not_hidden_take_no_part():
+def test_features_that_are_not_masked_take_no_part():
     codes, hidden = torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[True, True, False]])
-    likelihood, _ = surprise(torch.tensor([[0.0, 0.0, 50.0]]), codes, hidden)
+    likelihood, _ = surprisal(torch.tensor([[0.0, 0.0, 50.0]]), codes, hidden)
     assert float(likelihood) == pytest.approx(math.log(2))
-    likelihood, beyond = surprise(torch.zeros(1, 3), codes, torch.tensor([[True, False, True]]))
+    likelihood, beyond = surprisal(torch.zeros(1, 3), codes, torch.tensor([[True, False, True]]))
     assert float(likelihood) == float(beyond) == 0.0
 
 
@@ -45,7 +45,7 @@ def test_numbers_that_are_not_hidden_take_no_part():
 def test_codes_never_seen_score_ten_times_those_seen(make, integers):
     """By squared error 1.02 times (findings of the drop-in trial)."""
     rng = np.random.default_rng(0)
-    settings = {"normalise": True} if integers else {"discrete_obs": True}
+    settings = {"normalize": True} if integers else {"discrete_obs": True}
     bonus = make(CODES, length=5, **settings)
     for _ in range(60):
         bonus.learn(walk(rng, 64, integers=integers))
@@ -68,7 +68,7 @@ def test_every_bonus_has_a_row_in_the_tables_of_contrast():
 
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
 def test_a_first_batch_that_looks_one_hot_does_not_make_observations_discrete(kind):
-    bonus = kind(length=5, normalise=True)
+    bonus = kind(length=5, normalize=True)
     bonus.learn(walk(np.random.default_rng(0), 8))
     assert bonus.discrete_obs is False
     bonus.learn(Window(torch.randn(4, 5, CODES)))
@@ -91,7 +91,7 @@ def test_observations_are_discrete_where_the_argument_or_integers_say_so(kind):
 def test_features_of_an_encoder_are_no_codes():
     bonus = mimex.MIMEx(discrete_obs=True, encoder=lambda x: x.float() + 0.5)
     assert bonus.learn(walk(np.random.default_rng(0), 8))[0].isfinite().all()
-    assert not bonus.codes
+    assert not bonus.categorical
 
 
 def test_several_discrete_values_are_codes_too():
@@ -105,8 +105,8 @@ def test_several_discrete_values_are_codes_too():
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
 def test_a_bonus_of_codes_is_saved_and_continues(kind, name):
     rng = np.random.default_rng(0)
-    bonus = kind(length=5, normalise=True, discrete_obs=True)
-    again = kind(length=5, normalise=True)
+    bonus = kind(length=5, normalize=True, discrete_obs=True)
+    again = kind(length=5, normalize=True)
     bonus.learn(walk(rng, 16))
     state = bonus.state_dict()
     state[name] = state.pop("discrete_obs")
@@ -127,7 +127,7 @@ def test_what_is_filled_in_are_probabilities(mask_type):
     assert torch.equal(filled[~asked], window.features[~asked])
 
 
-def test_single_numbers_of_codes_can_be_hidden():
+def test_single_features_of_codes_can_be_masked():
     bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8), discrete_obs=True)
     rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
     assert metrics["bonus/loss"] > 0
@@ -144,17 +144,17 @@ def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
     bias.data.copy_(torch.linspace(-3, 3, CODES))
     window, valid = walk(np.random.default_rng(0), 16), torch.ones(16, 5, dtype=torch.bool)
     hidden = bonus.mask.draw(bonus.counts_as_data(valid), 2, torch.Generator().manual_seed(0))
-    likelihoods, _ = surprise(bias.detach().expand(hidden.shape), window.features, hidden)
+    likelihoods, _ = surprisal(bias.detach().expand(hidden.shape), window.features, hidden)
     expected = (likelihoods.sum(-1) / hidden.any(-1).sum(-1)).mean()
     assert bonus.learn(window)[1]["bonus/loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_squared_error_on_discrete_observations_is_that_on_any_others(kind, normalise):
+@pytest.mark.parametrize("normalize", [False, True])
+def test_squared_error_on_discrete_observations_is_that_on_any_others(kind, normalize):
     rng = np.random.default_rng(0)
-    squared = kind(CODES, 5, discrete_obs=True, loss="squared", normalise=normalise)
-    numbers = kind(CODES, 5, discrete_obs=False, normalise=normalise)
+    squared = kind(CODES, 5, discrete_obs=True, loss="squared", normalize=normalize)
+    numbers = kind(CODES, 5, discrete_obs=False, normalize=normalize)
     for _ in range(2):
         window = walk(rng, 16)
         assert torch.equal(squared.learn(window)[0], numbers.learn(window)[0])

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from mimex.nn.parallel import in_order, pieces, use_workers
+from mimex.nn.parallel import in_order, pieces, summed_gradients, use_workers
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +93,26 @@ def test_after_an_error_no_more_items_are_begun():
     with pytest.raises(ZeroDivisionError):
         in_order(work, list(range(100)))
     assert len(begun) < 100
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_gradients_of_chunks_are_those_of_the_whole(workers):
+    use_workers(workers)
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(3, 1), torch.randn(20, 3)
+    unused = torch.nn.Parameter(torch.zeros(1))
+
+    def loss(rows):
+        return layer(x[rows]).square().sum(), len(rows)
+
+    parameters = [*layer.parameters(), unused]
+    sizes, gradients = summed_gradients(loss, pieces(torch.arange(20), 2), parameters)
+    assert sizes == [2] * 10  # more chunks than are held at once
+    whole = torch.autograd.grad(layer(x).square().sum(), parameters[:2])
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(gradients, whole, strict=False))
+    assert gradients[2] is None
+
+
+def test_a_loss_without_parameters_has_no_gradients():
+    weight = torch.nn.Parameter(torch.zeros(1))
+    assert summed_gradients(lambda rows: (torch.zeros(()), 1), [0, 1], [weight])[1] == [None]

@@ -138,13 +138,13 @@ def _without_generator(state):
 # Bonuses.
 
 FIXED = {  # their masks are no matter of chance
-    "mimex": lambda: mimex.MIMEx(D, L, mask=LastMask(), normalise=True),
-    "rnd": lambda: mimex.RND(D, L, normalise=True),
+    "mimex": lambda: mimex.MIMEx(D, L, mask=LastMask(), normalize=True),
+    "rnd": lambda: mimex.RND(D, L, normalize=True),
     "icm": lambda: mimex.ICM(D, A, L),
     "e3b": lambda: mimex.E3B(D, A, L),
 }
 DRAWN = {
-    "mimex": lambda: mimex.MIMEx(D, L, masks=3, normalise=True),
+    "mimex": lambda: mimex.MIMEx(D, L, masks=3, normalize=True),
     "pseudocount": lambda: mimex.PseudoCount(D, L),
     "disagreement": lambda: mimex.Disagreement(D, A, L),
 }

@@ -12,15 +12,15 @@ def windows(count=9, numbers=3):
     return Window(features, valid)
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normalise):
-    bonus, shown = MIMEx(3, mask_type="time", seed=1, normalise=normalise), windows()
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normalize):
+    bonus, shown = MIMEx(3, mask_type="time", seed=1, normalize=normalize), windows()
     shown.features.mul_(3)
     bonus.learn(shown)
     [film] = films(bonus, {"first": shown, "newest": None})
     assert film["kind"] == "first"
-    size = shown.features[shown.valid].std(dim=0, correction=0) if normalise else torch.ones(3)
-    middle = shown.features[shown.valid].mean(dim=0) if normalise else torch.zeros(3)
+    size = shown.features[shown.valid].std(dim=0, correction=0) if normalize else torch.ones(3)
+    middle = shown.features[shown.valid].mean(dim=0) if normalize else torch.zeros(3)
     expected = (shown.features[1 : 1 + WINDOWS] - middle) / size
     torch.testing.assert_close(film["features"], expected)
     assert film["hidden"].shape == (WINDOWS, 5)
@@ -51,10 +51,10 @@ def test_a_bonus_that_fills_in_nothing_has_no_film():
     assert films(RND(3, seed=1), {"first": windows()}) == []
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-def test_a_film_of_a_bonus_with_an_encoder_shows_the_encoded_features(normalise):
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_film_of_a_bonus_with_an_encoder_shows_the_encoded_features(normalize):
     shown = windows(numbers=30)
-    bonus = MIMEx(encoder=lambda x: x[:, :4] * 2, mask_type="time", seed=1, normalise=normalise)
+    bonus = MIMEx(encoder=lambda x: x[:, :4] * 2, mask_type="time", seed=1, normalize=normalize)
     bonus.learn(shown)
     [film] = films(bonus, {"first": shown})
     assert film["features"].shape == film["prediction"].shape == (WINDOWS, 5, 4)

@@ -1,4 +1,4 @@
-"""Intrinsic rewards: one protocol, one frame of masked prediction, and the methods by name."""
+"""Intrinsic rewards (bonuses) by name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BONUSES = {
     "e3b": ".e3b:E3B",
     "count": ".count:Count",
 }
-"""Module and class of every bonus, by the name that settings, studies and reports know it by.
+"""Module and class of each bonus, by its name on the command line and in studies.
 
-A new bonus is its file and a line here: its settings are the parameters of its constructor, and
-their explanations on the command line those of its docstring (``mimex.config.declared``). One of
-your own, "my_bonuses:Mine", is added before anything else of mimex is imported."""
+A new bonus is its file and a line here. Its settings are the parameters of its constructor, with
+the help of its docstring (``mimex.config.declared``). Add your own, "my_bonuses:Mine", before any
+other module of mimex is imported."""
 
 
 def bonus_class(name: str) -> type[Any]:

@@ -1,4 +1,4 @@
-"""What an intrinsic reward is to the rest of the world, and two that look at nothing."""
+"""The interface of intrinsic rewards, and two trivial ones."""
 
 from __future__ import annotations
 
@@ -12,59 +12,57 @@ from mimex.types import Metrics, Window
 
 
 class IntrinsicReward(Protocol):
-    """A bonus for novelty. It looks at windows of a trajectory and at nothing else."""
+    """An intrinsic reward (bonus) computed from windows of a trajectory."""
 
     @property
     def length(self) -> int:
-        """How many steps a window must have."""
+        """Window length."""
 
     def reward(self, window: Window) -> Tensor:
-        """Scores each window: ``(B,)``. Nothing is changed, and the same window scores the same."""
+        """Scores each window ``(B,)``; changes nothing, and is deterministic."""
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """Scores each window, then takes one step of learning from them.
+        """Scores each window, then takes one optimizer step.
 
         Args:
             window: The windows.
-            train_fraction: The share of the windows, chosen at random, that is learned from.
+            train_fraction: Random fraction of the windows to train on.
 
         Returns:
-            The rewards ``(B,)`` as they were before the step, and metrics.
+            The rewards ``(B,)`` with the weights from before the step, and metrics.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to continue: tensors, numbers and strings in nested dicts."""
+        """The complete state: nested dicts of tensors, numbers and strings."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a ``state_dict``; if it does not fit, ValueError, and nothing changes."""
 
 
 @runtime_checkable
 class EpisodicReward(IntrinsicReward, Protocol):
-    """A bonus that depends on the whole episode so far, beyond what a window holds of it.
+    """A bonus that depends on the whole episode so far, not on the window alone.
 
-    It keeps what it needs of each environment's episode. Whoever steps environments calls
-    ``follow`` once for every step, in their order; ``reward`` scores a window as if its episode had
-    begun with it, and ``learn`` trains. The episode so far is part of ``state_dict``.
+    The training loop calls ``follow`` once per step, in order. ``reward`` scores a window as if
+    the episode started with it; ``learn`` trains. The episodes are part of ``state_dict``.
     """
 
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
-        """Scores one step of each environment ``(B,)``, and takes it into the episode so far.
+        """Scores one step of each environment ``(B,)`` and adds it to the episode so far.
 
         Args:
-            window: One window of each environment.
+            window: One window per environment.
             starts: ``(B,)`` bool: the step is the first of its episode.
-            envs: ``(B,)`` whole numbers: the environments that the windows are of; when left out,
-                the first B.
+            envs: ``(B,)`` indices of the environments; the first B if None.
         """
 
 
 def require_no_episode(bonus: IntrinsicReward, where: str) -> None:
-    """Refuses a bonus that needs its episode's whole past where nobody can tell it.
+    """Raises ValueError for an episodic bonus where ``follow`` cannot be called.
 
     Args:
-        bonus: Any.
-        where: What it was to be used for.
+        bonus: The bonus.
+        where: Its use, for the message.
     """
     if isinstance(bonus, EpisodicReward):
         raise ValueError(
@@ -75,34 +73,34 @@ def require_no_episode(bonus: IntrinsicReward, where: str) -> None:
 
 
 class ConstantBonus:
-    """Pays 1 for every step: the control that tells survival from exploration.
+    """Rewards every step with 1: a control that separates survival from exploration.
 
-    Any positive bonus makes an agent go on where it would else end its episodes; only what a bonus
-    finds beyond this one's is exploration.
+    Any positive bonus makes an agent prolong its episodes; only what a bonus achieves beyond this
+    one is exploration.
     """
 
     length, value = 1, 1.0
 
     def reward(self, window: Window) -> Tensor:
-        """The same for every window."""
+        """The constant, for each window."""
         return torch.full((len(window),), self.value, device=window.features.device)
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """The same for every window, and nothing learned."""
+        """The constant, for each window; nothing is learned."""
         return self.reward(window), {"bonus/mean": self.value}
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing but the name."""
+        """The class name."""
         return {"kind": type(self).__name__}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Checks the name."""
+        """Checks the class name."""
         kind = type(self).__name__
         if state.get("kind") != kind:
             raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a {kind!r}.")
 
 
 class NoBonus(ConstantBonus):
-    """Pays nothing: the baseline that explores by the policy's own noise."""
+    """No reward: the baseline that explores by the policy's action noise alone."""
 
     value = 0.0

@@ -1,4 +1,4 @@
-"""Counts of visited cells: the ceiling for bonuses where the right numbers are known."""
+"""Visit counts of grid cells: an upper bound for bonuses where the relevant features are known."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from mimex.types import Metrics, Window
 
 
 class Count:
-    """Pays ``1 / sqrt(n + 1)`` for a step whose cell was visited n times (Strehl & Littman, 2008).
+    """Rewards ``1 / sqrt(n + 1)`` for the n-th return to a cell (Strehl & Littman, 2008).
 
-    A cell is a cube of the chosen numbers, or a code of discrete values. Given the coordinates that
-    matter to a task it is a cheat, and tells how well exploration could do; given all numbers of a
-    robot, every step is in a cell of its own.
+    A cell is a cube in the chosen features. With the coordinates that matter to a task this is an
+    oracle (privileged) baseline; with all features of a robot nearly every step is in a new cell.
 
     Args:
-        feature_dim: Numbers a step; taken from the first window when left out.
-        length: Steps a window; only the newest is looked at.
-        numbers: Which of the numbers make a cell, by their places; none for all.
-        cell: Edge of a cell, in the units of the numbers as the bonus sees them.
-        device: Where scores are wanted; counting is done on the CPU.
-        seed: Of nothing: it draws nothing unless only a share of the windows is counted.
+        feature_dim: Features per step; inferred from the first window if None.
+        length: Window length; only the newest step is used.
+        features: Indices of the features that define a cell; empty for all.
+        cell: Edge length of a cell, in units of the features.
+        device: PyTorch device of the rewards; counts are on the CPU.
+        seed: Random seed for ``train_fraction`` below 1.
     """
 
     no_settings = ("length", "device", "seed")
@@ -38,7 +37,7 @@ class Count:
         feature_dim: int | None = None,
         length: int = 1,
         *,
-        numbers: tuple[int, ...] = (),
+        features: tuple[int, ...] = (),
         cell: float = 0.5,
         device: torch.device | str = "cpu",
         seed: int = 0,
@@ -47,19 +46,19 @@ class Count:
         if not 0 < cell < float("inf"):
             raise ValueError(f"cell={cell} must be positive and finite.")
         self.feature_dim, self.length, self.cell = feature_dim, length, cell
-        self.numbers, self.device = numbers, torch.device(device)
+        self.features, self.device = features, torch.device(device)
         self.generator = torch.Generator().manual_seed(seed)
         self.visits: dict[bytes, int] = {}
 
     def _cells(self, window: Window) -> Tensor:
-        """The cell of each window's newest step: ``(B, numbers)``, whole."""
+        """The cell of each window's newest step: ``(B, features)`` integers."""
         cpu = torch.device("cpu")
         newest = read_features(window, self.length, self.feature_dim, None, cpu)[:, -1]
         width = newest.shape[1]
-        if self.numbers and not all(0 <= place < width for place in self.numbers):
-            raise ValueError(f"numbers={self.numbers}: steps have the numbers 0 to {width - 1}.")
+        if not all(0 <= index < width for index in self.features):
+            raise ValueError(f"features={self.features} must be indices from 0 to {width - 1}.")
         self.feature_dim = width
-        chosen = newest[:, list(self.numbers)] if self.numbers else newest
+        chosen = newest[:, list(self.features)] if self.features else newest
         return (chosen / self.cell).floor().clamp(-(2.0**30), 2.0**30).int()
 
     def _scores(self, cells: Tensor) -> Tensor:
@@ -71,26 +70,26 @@ class Count:
         return self._scores(self._cells(window))
 
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """Scores each window as before, then counts them (or a share of them)."""
+        """Scores each window, then counts all of them, or a random fraction."""
         check_fraction(train_fraction)
         cells = self._cells(window)
-        paid = self._scores(cells)
+        rewards = self._scores(cells)
         if train_fraction < 1:
             order = torch.randperm(len(cells), generator=self.generator)
             cells = cells[order[: max(1, round(train_fraction * len(cells)))]]
         for key in _keys(processes.joined(cells)):
             self.visits[key] = self.visits.get(key, 0) + 1
-        mean = float(processes.mean(paid.mean()))
-        return paid, {"bonus/mean": mean, "bonus/cells": float(len(self.visits))}
+        mean = float(processes.mean(rewards.mean()))
+        return rewards, {"bonus/mean": mean, "bonus/cells": float(len(self.visits))}
 
     def state_dict(self) -> dict[str, Any]:
-        """Cells and their visits, and what makes a cell."""
-        width = len(self.numbers) or self.feature_dim or 0
+        """Cells and their visits, and the definition of a cell."""
+        width = len(self.features) or self.feature_dim or 0
         cells = np.frombuffer(b"".join(self.visits), np.int32).reshape(len(self.visits), width)
         return {
             "kind": type(self).__name__,
             "cell": self.cell,
-            "numbers": list(self.numbers),
+            "features": list(self.features),
             "feature_dim": self.feature_dim or 0,
             "cells": torch.from_numpy(cells.copy()),
             "visits": torch.tensor(list(self.visits.values()), dtype=torch.int64),
@@ -98,9 +97,9 @@ class Count:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a ``state_dict``; if it does not fit, ValueError, and nothing changes."""
         ours = self.state_dict()
-        for name in ("kind", "cell", "numbers"):
+        for name in ("kind", "cell", "features"):
             found = state.get(name)
             if type(found) is not type(ours[name]) or found != ours[name]:
                 raise ValueError(f"the state's {name} is {found!r}, but here it is {ours[name]!r}.")
@@ -110,7 +109,7 @@ class Count:
                 f"the state's feature_dim is {width!r}; here it is {self.feature_dim}."
             )
         visits = read_state("visits", state.get("visits"), (), None)
-        shape = (len(visits), len(self.numbers) or width)
+        shape = (len(visits), len(self.features) or width)
         cells = read_state("cells", state.get("cells"), shape, torch.int)
         visits = read_state("visits", visits, (len(cells),), torch.int64)
         generator = read_state(
@@ -122,5 +121,5 @@ class Count:
 
 
 def _keys(cells: Tensor) -> list[bytes]:
-    """Cells ``(n, numbers)`` as what a dict finds them by."""
+    """Dictionary keys of cells ``(n, features)``."""
     return [row.tobytes() for row in cells.cpu().numpy()]

@@ -1,4 +1,4 @@
-"""Disagreement: how differently an ensemble of forward models predicts the next step."""
+"""Disagreement: the variance of an ensemble of forward models."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from torch import Generator, Tensor, nn
 
 from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import LastMask
-from mimex.bonus.prediction import MaskedPrediction
-from mimex.bonus.state import Shared
+from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.nn.mlp import mlp
 
 
 @dataclass(frozen=True)
 class BootstrapMask(LastMask):
-    """Hides the newest step, for each of some models in a random share of the windows.
+    """Masks the newest step, for each model in a random fraction of the windows.
 
-    A model learns from the windows whose newest step is hidden for it: from a bootstrap sample of
-    its own (double or nothing, Owen & Eckles, 2012).
+    A model learns from the windows whose newest step is masked for it: its own bootstrap sample
+    (double-or-nothing bootstrap, Owen & Eckles, 2012).
     """
 
     models: int
@@ -33,26 +32,25 @@ class BootstrapMask(LastMask):
         return last & (uniform < self.ratio)  # (models, B, L)
 
 
-MOST_MODELS = 100
-"""They are made one by one: more than anybody needs would take for ever instead of failing."""
+MAX_MODELS = 100
 
 
 class Disagreement(MaskedPrediction):
-    """Pays for the disagreement of an ensemble about the next step (Pathak et al., 2019).
+    """Rewards the disagreement of an ensemble of forward models (Pathak et al., 2019).
 
-    Each model predicts the next step's features from a step and the action after it; the bonus is
-    the variance of their predictions over the models, averaged over the features. Unlike an error
-    of prediction it falls to zero on noise, too, about whose mean all models come to agree.
+    Each model predicts the next step's features from a step and the action taken there. The reward
+    is the variance of the predictions over the models, averaged over the features. Unlike a
+    prediction error it also vanishes on noise, whose mean all models learn.
 
     Args:
-        feature_dim: Numbers a step; taken from the first window when left out.
-        action_dim: Numbers an action, or the number of discrete actions; taken from the first
-            window, or from the wrapped environment, when left out.
-        length: Steps a window, at least 2; only the newest transition is looked at.
-        models: Forward models of the ensemble, at least 2.
-        hidden: Widths of the hidden layers of each.
-        lr: Learning rate of Adam; the default won a search (benchmarks/plans/bonus_search.toml).
-        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
+        feature_dim: Features per step; inferred from the first window if None.
+        action_dim: Action dimensions, or number of discrete actions; inferred from the first
+            window, or from the wrapped environment, if None.
+        length: Window length, at least 2; only the newest transition is used.
+        models: Number of forward models, at least 2.
+        hidden: Hidden layer widths of each model.
+        lr: Adam learning rate; default from benchmarks/plans/bonus_search.toml.
+        shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
 
     def __init__(
@@ -67,9 +65,9 @@ class Disagreement(MaskedPrediction):
         **shared: Unpack[Shared],
     ) -> None:
         check_widths(hidden=hidden)
-        if not 2 <= models <= MOST_MODELS:
+        if not 2 <= models <= MAX_MODELS:
             raise ValueError(
-                f"models={models} must be 2 to {MOST_MODELS}: one alone cannot disagree."
+                f"models={models} must be 2 to {MAX_MODELS}: a single model has no variance."
             )
         self.models, self.hidden = models, hidden
         super().__init__(
@@ -90,14 +88,14 @@ class Disagreement(MaskedPrediction):
         return self.ensemble
 
     def score(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The variance over the models, and the errors of each on its own windows."""
+        """Variance over the models, and the loss of each model on its own windows."""
         assert actions is not None
         before = torch.cat([x[:, -2], actions[:, -1]], dim=1)
         predicted = torch.stack([model(before) for model in self.ensemble])  # (models, B, D)
-        whole = valid[:, -2:].all(1)  # there is a transition at all
+        whole = valid[:, -2:].all(1)
         rewards = predicted.detach().var(0, correction=0).mean(1) * whole
         errors = (predicted - x[:, -1]).square().mean(2)  # (models, B)
-        losses = (errors * hidden[:, :, -1]).sum(0) / BootstrapMask.ratio
+        losses = (errors * masked[:, :, -1]).sum(0) / BootstrapMask.ratio
         return rewards, losses * whole, torch.zeros_like(rewards)

@@ -1,4 +1,4 @@
-"""E3B: how far a step lies from what its episode has already seen, along learned features."""
+"""E3B: elliptical episodic bonuses on features of an inverse dynamics model."""
 
 from __future__ import annotations
 
@@ -10,36 +10,32 @@ from torch import Tensor, nn
 
 from mimex.bonus.icm import InverseDynamics
 from mimex.bonus.inputs import check_finite, in_own_mode, unchanged_if_refused
-from mimex.bonus.state import Shared, require_same
+from mimex.bonus.prediction import Shared
+from mimex.bonus.state import require_same
 from mimex.types import Window
 
 
 class E3B(InverseDynamics):
-    """Pays for steps unlike all others of their episode (Henaff et al., 2022).
+    """Rewards steps unlike all earlier ones of their episode (Henaff et al., 2022).
 
-    The bonus is elliptical: ``phi^T C^-1 phi`` with ``C = ridge * I + sum of phi phi^T`` over the
-    steps of the episode before. The first observation of an episode enters ``C`` and is rewarded 0,
-    because no action caused it. The features ``phi`` are those from which an inverse model predicts
-    the action. ``C^-1`` of every environment is kept from step to step, by ``follow``, and is part
-    of the state.
+    The reward is ``phi^T C^-1 phi`` with ``C = ridge * I + sum of phi phi^T`` over the earlier
+    steps of the episode. The first observation of an episode enters ``C`` and has reward 0, because
+    no action caused it. ``phi`` is trained by an inverse dynamics model. ``follow`` keeps ``C^-1``
+    of each environment from step to step; it is part of the state.
 
     Args:
-        feature_dim: Numbers a step; taken from the first window when left out.
-        action_dim: Numbers an action, or the number of discrete actions; taken from the first
-            window, or from the wrapped environment, when left out.
-        length: Steps a window, at least 2: the newest transition is what the inverse model learns
-            from.
-        discrete: Whether an action is one of ``action_dim`` (integers, or one-hot codes), so that
-            the inverse model classifies; otherwise it predicts all numbers of the action by squared
-            error. When left out, as the wrapped environment's action space says; without one, where
-            windows hold integers.
-        ridge: What the matrix starts from, times the identity; the smaller, the more the first
-            steps of an episode are paid.
-        embed_dim: Width of the features that the inverse model learns; an environment's state is
-            its square.
-        hidden: Width of the hidden layer of the inverse model.
-        lr: Learning rate of Adam.
-        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
+        feature_dim: Features per step; inferred from the first window if None.
+        action_dim: Action dimensions, or number of discrete actions; inferred from the first
+            window, or from the wrapped environment, if None.
+        length: Window length, at least 2: the inverse model learns from the newest transition.
+        discrete: Whether actions are discrete (integers or one-hot codes), so that the inverse
+            model is a classifier; otherwise it predicts the action with squared error. If None, the
+            wrapped environment's action space decides; without one, windows of integers are.
+        ridge: Initial ``C`` divided by the identity; smaller values reward the first steps more.
+        embed_dim: Output width of ``phi``; ``C`` of each environment is its square.
+        hidden: Hidden layer width of the inverse model.
+        lr: Adam learning rate.
+        shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
 
     def __init__(
@@ -75,20 +71,19 @@ class E3B(InverseDynamics):
         return nn.ModuleDict(self.inverse_networks(feature_dim))
 
     def score(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The bonus as if the episode had begun with the window, and the inverse model's loss."""
+        """Reward as if the episode started with the window, and the inverse model's loss."""
         bonus, _ = self._from_start(x, valid)
         return bonus, self.inverse_loss(x, actions, valid)[0], torch.zeros_like(bonus)
 
     @in_own_mode
     @unchanged_if_refused()
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
-        """Scores one step of each environment ``(B,)``, and takes it into the episode so far.
+        """Scores one step of each environment ``(B,)`` and adds it to the episode so far.
 
-        At a start the episode consists of the valid steps of the window: with ``ends_at="next"``
-        that is the first observation, which is rewarded 0, and the one that the first action led
-        to.
+        At the start of an episode its steps are the valid ones of the window: with
+        ``ends_at="next"`` the first observation, with reward 0, and the one after the first action.
         """
         _, x, _, valid = self._read(window)
         if envs is None:
@@ -112,9 +107,9 @@ class E3B(InverseDynamics):
 
     @torch.no_grad()
     def _from_start(self, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """Bonus ``(B,)`` and ``C^-1`` after episodes whose only steps are those of a window.
+        """Reward ``(B,)`` and ``C^-1`` of episodes that consist of a window's steps.
 
-        Where the newest step is the only one, no action caused it, and its bonus is 0.
+        The reward of an episode's only step, which no action caused, is 0.
         """
         phi = self.embed(x) * valid.unsqueeze(2)  # (B, L, E)
         inverse = self._fresh(len(x))
@@ -123,17 +118,17 @@ class E3B(InverseDynamics):
         return bonus * valid[:, :-1].any(1), inverse
 
     def _fresh(self, count: int) -> Tensor:
-        """The inverse matrices ``(count, E, E)`` of episodes that have seen nothing."""
+        """``C^-1`` of new episodes: ``(count, E, E)``."""
         one = torch.eye(self.embed_dim, dtype=torch.float32, device=self.device) / self.ridge
         return one.expand(count, -1, -1)
 
     def extra_state(self) -> dict[str, Any]:
-        """What actions are, and the episodes so far."""
+        """Whether actions are discrete, and the episodes so far."""
         episodes = {} if self.inverses is None else {"episodes": self.inverses.clone()}
         return super().extra_state() | episodes
 
     def load_extra(self, state: Mapping[str, Any]) -> None:
-        """Puts the episodes so far back."""
+        """Restores the episodes so far."""
         super().load_extra(state)
         inverses = state.get("episodes")
         if inverses is not None:
@@ -144,7 +139,7 @@ class E3B(InverseDynamics):
 
 
 def elliptical(inverse: Tensor, phi: Tensor) -> tuple[Tensor, Tensor]:
-    """The bonus ``phi^T C^-1 phi`` of each row, and ``(C + phi phi^T)^-1`` by Sherman-Morrison.
+    """Returns ``phi^T C^-1 phi`` of each row, and ``(C + phi phi^T)^-1`` by Sherman-Morrison.
 
     Args:
         inverse: ``(B, E, E)``: ``C^-1``.

@@ -1,4 +1,4 @@
-"""ICM: intrinsic curiosity, as masked prediction with the last step hidden."""
+"""ICM: intrinsic curiosity module, as masked prediction with the last step masked."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from torch import Tensor, nn
 
 from mimex.bonus.inputs import check_one_hot_actions, check_widths
 from mimex.bonus.masks import LastMask
-from mimex.bonus.prediction import MaskedPrediction
-from mimex.bonus.state import Shared
+from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.nn.mlp import mlp
 from mimex.types import Window
 
 
 class InverseDynamics(MaskedPrediction):
-    """Features from which a model can tell the action between two steps: what ICM and E3B share.
+    """An encoder ``phi`` trained by an inverse dynamics model, which ICM and E3B share.
 
-    The encoder ``phi`` learns from the inverse model alone. ``ICM`` explains the arguments.
+    The arguments are those of ``ICM``.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class InverseDynamics(MaskedPrediction):
         )
 
     def inverse_networks(self, feature_dim: int) -> dict[str, nn.Module]:
-        """The encoder and the inverse model by name."""
+        """Returns the encoder and the inverse model by name."""
         assert self.action_dim is not None
         self.embed = nn.Linear(feature_dim, self.embed_dim)
         self.inverse_model = mlp((2 * self.embed_dim, self.hidden, self.action_dim))
@@ -57,11 +56,11 @@ class InverseDynamics(MaskedPrediction):
     def inverse_loss(
         self, x: Tensor, actions: Tensor | None, valid: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """How badly the action of the newest transition is told from its two steps.
+        """Loss of predicting the action of the newest transition from its two steps.
 
         Returns:
-            The loss ``(B,)``, zero where there is no whole transition, and the features of both
-            steps ``(B, E)``.
+            The loss ``(B,)``, 0 for windows without a full transition, and ``phi`` of both steps,
+            ``(B, E)`` each.
         """
         assert actions is not None
         action = actions[:, -1]  # led from step -2 to step -1
@@ -82,35 +81,34 @@ class InverseDynamics(MaskedPrediction):
         return raw, x, actions, valid
 
     def extra_state(self) -> dict[str, Any]:
-        """What actions are."""
+        """Whether actions are discrete."""
         return super().extra_state() | {"discrete": self.discrete if self.steps else None}
 
     def load_extra(self, state: Mapping[str, Any]) -> None:
-        """What actions were."""
+        """Restores whether actions are discrete."""
         super().load_extra(state)
         if state.get("discrete") is not None:
             self.discrete = state["discrete"]
 
 
 class ICM(InverseDynamics):
-    """Pays for the error of predicting the next step's features (Pathak et al., 2017).
+    """Rewards the error of predicting the next step's features (Pathak et al., 2017).
 
-    The input is a transition ``(phi(s), a, phi(s'))``; ``phi(s')`` is hidden. The encoder ``phi``
-    learns from the inverse model alone: to tell the action from the two states.
+    The input is a transition ``(phi(s), a, phi(s'))`` with ``phi(s')`` masked. The encoder ``phi``
+    is trained by the inverse model alone, which predicts the action from both states.
 
     Args:
-        feature_dim: Numbers a step; taken from the first window when left out.
-        action_dim: Numbers an action, or the number of discrete actions; taken from the first
-            window, or from the wrapped environment, when left out.
-        length: Steps a window, at least 2; only the newest transition is looked at.
-        discrete: Whether an action is one of ``action_dim`` (integers, or one-hot codes), so that
-            the inverse model classifies; otherwise it predicts all numbers of the action by squared
-            error. When left out, as the wrapped environment's action space says; without one, where
-            windows hold integers.
-        embed_dim: Width of ``phi``.
-        hidden: Width of the hidden layer of the inverse and of the forward model.
-        lr: Learning rate of Adam.
-        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
+        feature_dim: Features per step; inferred from the first window if None.
+        action_dim: Action dimensions, or number of discrete actions; inferred from the first
+            window, or from the wrapped environment, if None.
+        length: Window length, at least 2; only the newest transition is used.
+        discrete: Whether actions are discrete (integers or one-hot codes), so that the inverse
+            model is a classifier; otherwise it predicts the action with squared error. If None, the
+            wrapped environment's action space decides; without one, windows of integers are.
+        embed_dim: Output width of ``phi``.
+        hidden: Hidden layer width of the inverse and the forward model.
+        lr: Adam learning rate.
+        shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
 
     def __init__(
@@ -145,17 +143,16 @@ class ICM(InverseDynamics):
         return nn.ModuleDict(networks | {"forward_": self.forward_model})
 
     def errors(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The forward model's error on the newest transition; the inverse model's loss beside it.
+        """Forward model's error on the newest transition; the inverse model's loss is extra.
 
-        A window whose newest transition would reach back over the episode's first step has
-        neither.
+        Both are 0 for a window with a single valid step, which has no transition.
         """
         assert actions is not None
         inverse, before, after = self.inverse_loss(x, actions, valid)
-        # The encoder must not make its features easy to predict: the forward error stops here.
+        # No gradient from the forward model to the encoder, which would make phi trivial.
         known = torch.cat([before.detach(), actions[:, -1]], dim=1)
         forward = (self.forward_model(known) - after.detach()).square().mean(1)
-        whole = valid[:, -2:].all(1)  # there is a transition at all
-        return (forward * whole * hidden[0, :, -1]).unsqueeze(0), inverse
+        whole = valid[:, -2:].all(1)
+        return (forward * whole * masked[0, :, -1]).unsqueeze(0), inverse

@@ -1,7 +1,4 @@
-"""From a window to what a network takes: checks, encoder, one-hot codes.
-
-What is refused changes nothing (``unchanged_if_refused``).
-"""
+"""From a window to the tensors that a network takes: checks, encoder, one-hot encoding."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 from mimex.types import Window
 
 Encoder = Callable[[Tensor], Tensor]
-"""Maps raw observations ``(B, ...)`` to features ``(B, D)``; called without gradient."""
+"""Maps raw observations ``(B, ...)`` to features ``(B, D)``; called without gradients."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -29,7 +26,7 @@ def read_features(
     encoder: Encoder | None,
     device: torch.device,
 ) -> Tensor:
-    """The features ``(B, L, D)`` of a window, checked, encoded if there is an encoder."""
+    """The checked features ``(B, L, D)`` of a window, encoded if there is an encoder."""
     raw = window.features.to(device)
     if len(raw) == 0:
         raise ValueError("the window is empty (0 windows): there is nothing to score.")
@@ -56,7 +53,7 @@ def read_features(
 
 
 def read_actions(window: Window, action_dim: int, device: torch.device) -> Tensor:
-    """The actions ``(B, L, A)`` of a window, checked, one-hot where they are discrete."""
+    """The checked actions ``(B, L, A)`` of a window; one-hot if they are discrete."""
     actions = window.actions
     if actions is None:
         raise ValueError(
@@ -69,13 +66,13 @@ def read_actions(window: Window, action_dim: int, device: torch.device) -> Tenso
     if actions.ndim != 3 or actions.shape[2] != action_dim:
         raise ValueError(
             f"actions has shape {tuple(actions.shape)} and type {actions.dtype}; expected "
-            f"(B, L, {action_dim}) numbers, or (B, L) integers below action_dim={action_dim}."
+            f"(B, L, {action_dim}) floats, or (B, L) integers below action_dim={action_dim}."
         )
     return check_finite(actions.float(), "actions", window.valid.to(device))
 
 
 def find_action_dim(window: Window, kind: str) -> int:
-    """Numbers an action of a window, for a bonus of this kind that was not given it."""
+    """The action dimensions of a window, for a bonus of this kind that was not given them."""
     if window.actions is None:
         raise ValueError(
             f"{kind} uses actions, but the window has none: Window(features, valid, actions), "
@@ -83,69 +80,69 @@ def find_action_dim(window: Window, kind: str) -> int:
         )
     if window.actions.ndim != 3:
         raise ValueError(
-            "actions are discrete, and their number cannot be seen from a window: give action_dim."
+            "actions are discrete, and a window does not show how many there are: give action_dim."
         )
     return int(window.actions.shape[2])
 
 
-def check_codes(features: Tensor, valid: Tensor) -> None:
-    """Refuses steps ``(B, L, D)`` that are no one-hot codes, of one discrete value or of several.
-
-    Codes are zeros and ones, with the same number of ones in every valid step.
-    """
-    rows = features[valid]
+def check_one_hot(rows: Tensor) -> None:
+    """Raises ValueError unless all rows ``(n, D)`` are one-hot codes of one or several values."""
     ones = rows.sum(1)
     if not bool(((rows == 0) | (rows == 1)).all()) or not bool((ones == ones[:1]).all()):
         raise ValueError(
-            "discrete_obs=True, but features are not one-hot codes of discrete values, zeros and "
-            "ones with the same number of ones in every step: make the bonus with "
-            "discrete_obs=False."
+            "discrete_obs=True, but features are not one-hot codes (zeros and ones, with the same "
+            "number of ones in every step): make the bonus with discrete_obs=False."
         )
 
 
 def check_one_hot_actions(actions: Tensor) -> None:
-    """Refuses actions ``(n, A)`` that are not each one of A."""
+    """Raises ValueError unless all actions ``(n, A)`` are one-hot."""
     ones = actions.sum(1)
     if not bool(((actions == 0) | (actions == 1)).all()) or not bool((ones == 1).all()):
         row = int(((actions != 0) & (actions != 1)).any(1).logical_or(ones != 1).nonzero()[0])
         raise ValueError(
-            f"discrete=True, but action {actions[row].tolist()} is not one of "
-            f"action_dim={actions.shape[1]} (one 1, zeros besides): make the bonus with "
-            "discrete=False for continuous actions, for several discrete ones (MultiDiscrete), and "
-            "for sums of them (stride > 1)."
+            f"discrete=True, but action {actions[row].tolist()} is not a one-hot code of one of "
+            f"action_dim={actions.shape[1]} actions: make the bonus with discrete=False for "
+            "continuous actions, for MultiDiscrete ones, and for sums of actions (stride > 1)."
         )
 
 
 def check_finite(values: Tensor, name: str, valid: Tensor | None = None) -> Tensor:
-    """Refuses NaN and infinity, naming the first place; in padding they become zeros."""
-    # One pass without temporaries; a sum can overflow to infinity only where a closer look is due.
+    """Raises ValueError for NaN and infinity, naming the first; in padding they become 0."""
+    # A single pass without temporaries; if the sum overflows, the check below decides.
     if bool(values.sum().isfinite()):
         return values
     bad = ~values.isfinite()
     if valid is not None:
         bad &= valid.unsqueeze(2)
     if bool(bad.any()):
-        place = tuple(bad.nonzero()[0].tolist())
+        index = tuple(bad.nonzero()[0].tolist())
         at = ", ".join(
-            f"{what} {i}" for what, i in zip(("window", "step", "number"), place, strict=False)
+            f"{what} {i}" for what, i in zip(("window", "step", "feature"), index, strict=False)
         )
         raise ValueError(
             f"{name} has {int(bad.sum())} NaN or infinite values; the first is "
-            f"{float(values[place])} at {at}. Nothing was learned from this batch."
+            f"{float(values[index])} at {at}. Nothing was learned from this batch."
         )
     return values if valid is None else values.masked_fill(~valid.unsqueeze(2), 0.0)
 
 
 def check_widths(**widths: int | tuple[int, ...] | None) -> None:
-    """Refuses sizes of networks and windows that are given and not 1 or more, by their names."""
+    """Raises ValueError for sizes below 1, by their names; None is not checked."""
     for name, value in widths.items():
         sizes = value if isinstance(value, tuple) else (value,)
         if not all(size is None or size >= 1 for size in sizes):
             raise ValueError(f"{name}={value} must be at least 1.")
 
 
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises ValueError unless a setting has one of its possible values."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(choices)}.")
+
+
 def check_fraction(train_fraction: float) -> None:
-    """Refuses shares of the windows that are not in (0, 1]."""
+    """Raises ValueError unless the fraction is in (0, 1]."""
     if not 0 < train_fraction <= 1:
         raise ValueError(f"train_fraction={train_fraction} is outside (0, 1].")
 
@@ -153,7 +150,7 @@ def check_fraction(train_fraction: float) -> None:
 def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tensor:
     if size is None:
         raise ValueError(
-            f"{name} are discrete, and their number cannot be seen from a window: give {size_name}."
+            f"{name} are discrete, and a window does not show how many there are: give {size_name}."
         )
     if codes.min() < 0 or codes.max() >= size:
         raise ValueError(
@@ -164,10 +161,10 @@ def _one_hot(name: str, codes: Tensor, size: int | None, size_name: str) -> Tens
 
 
 def in_own_mode(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
-    """A method of a bonus that runs as if no other thread and no mode of PyTorch were there.
+    """Decorator: run a method of a bonus under its lock, outside inference mode and autocast.
 
-    The bonus's lock is held: threads take turns. Inference mode, in which nothing can be learned,
-    and autocast, whose rounding the errors of a trained bonus do not survive, are off.
+    In inference mode nothing can be learned, and autocast rounds away the small errors of a trained
+    bonus.
     """
 
     @wraps(method)
@@ -180,7 +177,7 @@ def in_own_mode(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
 
 
 def outside_inference(window: Window) -> Window:
-    """The window, copied if it was made in inference mode: autograd takes no such tensors."""
+    """The window, copied if it was made in inference mode: autograd rejects such tensors."""
     parts = (window.features, window.valid, window.actions)
     made_there = any(part is not None and part.is_inference() for part in parts)
     return window.clone() if made_there else window
@@ -189,10 +186,10 @@ def outside_inference(window: Window) -> Window:
 def unchanged_if_refused(
     *parts: str,
 ) -> Callable[[Method[Arguments, Result]], Method[Arguments, Result]]:
-    """A method that raises leaves its object, and these parts of it, with what they had.
+    """Decorator: if the method raises, restore the attributes of its object and of these parts.
 
-    For what is set anew, and for what lists and dicts hold; weights that change in place are the
-    method's own affair.
+    Attributes are restored by reference, lists and dicts by content; tensors that the method
+    changes in place are not restored.
     """
 
     def decorate(method: Method[Arguments, Result]) -> Method[Arguments, Result]:

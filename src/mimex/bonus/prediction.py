@@ -1,21 +1,28 @@
-"""Masked prediction, the frame that MIMEx, RND, ICM and pseudo-counts are points of.
+"""The base class of bonuses that learn: what MIMEx, RND, ICM and the others share.
 
-A method says what the input is (``tokens``), which part of it is hidden (``mask``), and how the
-hidden part is predicted and compared (``errors``). All the rest is the same for all and is here:
-checks, masks averaged, scoring and learning in one pass, random numbers, saving.
+A method defines its mask, its networks (``build``) and its prediction error (``errors``). Window
+checks, normalization, random numbers, scoring, learning, saving and locking are here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import dataclasses
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypedDict
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from mimex.bonus.inputs import (
-    check_codes,
+    Encoder,
     check_finite,
     check_fraction,
+    check_one_hot,
+    check_widths,
     find_action_dim,
     in_own_mode,
     outside_inference,
@@ -23,219 +30,397 @@ from mimex.bonus.inputs import (
     read_features,
     unchanged_if_refused,
 )
-from mimex.bonus.state import Resumable
+from mimex.bonus.masking import FeatureMask, MaskDistribution
+from mimex.bonus.state import check_optimizer, load_optimizer, optimizer_state, require_same
 from mimex.nn import processes
-from mimex.nn.parallel import in_order, pieces
+from mimex.nn.generators import load_generator
+from mimex.nn.parallel import in_order, pieces, summed_gradients
 from mimex.nn.running import RunningMeanStd
 from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
-"""Normalised features are cut off here, in standard deviations (as RND does, Burda et al. 2018)."""
+"""Normalized features are clipped here, in standard deviations (as in RND, Burda et al. 2018)."""
 
-PIECE_NUMBERS = 1 << 20
-"""Windows are worked through in pieces of about this many features (4 MB), so that what the
-network makes of a piece stays in cache and no fresh memory has to be cleared for it."""
-
-PIECE_WINDOWS = (128, 1024)
-"""The fewest and most windows of such a piece, on a CPU."""
-
-PIECES_AT_ONCE = 8
-"""Pieces whose gradients may wait to be added up."""
-
-Rows = slice | Tensor
+CHUNK_WINDOWS, CHUNK_FEATURES = 2048, 1 << 22
+"""Most windows, and features (16 MB), in one forward pass: larger batches go through the network
+in chunks whose gradients are summed, which bounds the memory."""
 
 
-class MaskedPrediction(Resumable):
-    """An intrinsic reward that is the error of predicting what a mask hides.
+class Shared(TypedDict, total=False):
+    """Constructor arguments of every bonus that learns; ``MaskedPrediction`` explains them."""
 
-    The arguments are those of ``Resumable``.
+    encoder: Encoder | None
+    normalize: bool
+    device: torch.device | str
+    seed: int
+
+
+class MaskedPrediction(ABC):
+    """An intrinsic reward that is the error of predicting the masked part of a window.
+
+    Attributes:
+        feature_dim: Features per step; 0 before the first window, and then there is no network.
+        network: The networks.
+        steps: Optimizer steps taken.
+
+    Args:
+        feature_dim: Features per step; inferred from the first window if None.
+        length: Window length.
+        mask: The mask distribution.
+        lr: Adam learning rate.
+        masks: Masks per window, K; their errors are averaged.
+        uses_actions: Whether the method sees actions; implied by ``action_dim``.
+        action_dim: Action dimensions, or number of discrete actions; inferred from the first
+            window, or from the wrapped environment, if None.
+        encoder: Maps raw observations to features; required for images.
+        normalize: Normalize features by running statistics, clipped to +-5. Before the first
+            ``learn`` a batch is normalized by its own statistics.
+        device: PyTorch device of the networks.
+        seed: Random seed of the initial weights and of the masks.
     """
 
+    no_settings: ClassVar[tuple[str, ...]] = ("length", "device", "seed")
+    """Constructor arguments that are not settings of a training run."""
+
+    lock: threading.RLock  # held by every public method
+    discrete_obs: bool | None = False  # None: not known before the first window
+    loss: str = "squared"
+    statistics: RunningMeanStd | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made.lock = threading.RLock()
+        return made
+
+    def __init__(
+        self,
+        feature_dim: int | None,
+        *,
+        length: int,
+        mask: MaskDistribution,
+        lr: float,
+        masks: int = 1,
+        uses_actions: bool = False,
+        action_dim: int | None = None,
+        encoder: Encoder | None = None,
+        normalize: bool = False,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        check_widths(length=length, masks=masks, feature_dim=feature_dim, action_dim=action_dim)
+        if not 0 < lr < math.inf:
+            raise ValueError(f"lr={lr} must be positive and finite.")
+        if feature_dim is not None and uses_actions and action_dim is None:
+            raise ValueError("feature_dim is given and action_dim is not: give both or neither.")
+        mask.require(length, masks)
+        self.length, self.masks, self.lr, self.seed = length, masks, lr, seed
+        self.mask, self.action_dim, self.encoder = mask, action_dim, encoder
+        self.uses_actions = uses_actions or action_dim is not None
+        self.device = torch.device(device)
+        self.normalize, self.steps, self.feature_dim = normalize, 0, 0
+        self.generator = Generator(self.device).manual_seed(seed)
+        if feature_dim is not None:
+            self.start(feature_dim)
+
+    # What a method defines.
+
+    @abstractmethod
+    def build(self, feature_dim: int) -> nn.Module:
+        """Returns the networks; parameters that do not require a gradient are not trained."""
+
     def errors(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Predicts what is hidden (or a method has a ``score`` of its own).
+        """Predicts what is masked. A method whose reward is not its error overrides ``score``.
 
         Args:
             x: ``(B, L, D)`` features.
             actions: ``(B, L, A)``, or None.
             valid: ``(B, L)``.
-            hidden: ``(K, B, L)`` or ``(K, B, L, D)``.
+            masked: ``(K, B, L)`` or ``(K, B, L, D)``.
 
         Returns:
-            The mean squared errors ``(K, B)``, and the loss of each window ``(B,)`` beyond their
-            mean (zeros for most).
+            The prediction errors ``(K, B)``, and a loss of each window ``(B,)`` that is added to
+            their mean (zeros for most methods).
         """
         raise NotImplementedError(f"{type(self).__name__} has neither errors nor score.")
 
     def score(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rewards, losses, and the deviation over masks of windows: ``(B,)`` each."""
-        errors, beyond = self.errors(x, actions, valid, hidden)
-        means, spread = self.over_masks(errors, hidden)
-        return means.detach(), means + beyond, spread
-
-    def over_masks(self, errors: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation over masks of errors ``(K, B)``: ``(B,)`` each."""
-        # A mask that hides nothing of a short window says nothing about it: it does not count.
-        counts = hidden.flatten(2).any(2).sum(0).clamp(min=1)
-        means = errors.sum(0) / counts
-        return means, errors.detach().std(0) if self.masks > 1 else torch.zeros_like(means)
+        """Returns rewards, losses, and the std over masks of each window: ``(B,)`` each."""
+        errors, extra = self.errors(x, actions, valid, masked)
+        means, std = self.over_masks(errors, masked)
+        return means.detach(), means + extra, std
 
     def counts_as_data(self, valid: Tensor) -> Tensor:
-        """The steps ``(B, L)`` that may be hidden and seen: here the valid ones."""
+        """The steps ``(B, L)`` that may be masked and seen: by default the valid ones."""
         return valid
 
-    @in_own_mode
-    def inputs(self, window: Window) -> Tensor:
-        """The features ``(B, L, D)`` of windows as the networks take them: encoded, normalised."""
-        return self._read(window)[1]
+    # What all methods share.
+
+    def over_masks(self, errors: Tensor, masked: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std over the K masks of errors ``(K, B)``: ``(B,)`` each.
+
+        The mean is over the masks that mask anything: of a short window some may not.
+        """
+        means = errors.sum(0) / masked.flatten(2).any(2).sum(0).clamp(min=1)
+        return means, errors.detach().std(0) if len(errors) > 1 else torch.zeros_like(means)
 
     @property
     def effective_ratio(self) -> float:
-        """The share of a full window that is really hidden, after rounding to whole steps."""
+        """The masked fraction of a full window, after rounding to whole steps or features."""
         return self.mask.effective_ratio(self.length)
+
+    @property
+    def categorical(self) -> bool:
+        """Whether features are one-hot codes of discrete observations, predicted by softmax."""
+        return bool(self.discrete_obs) and self.encoder is None and self.loss == "likelihood"
+
+    @in_own_mode
+    def inputs(self, window: Window) -> Tensor:
+        """The features ``(B, L, D)`` that the networks see: encoded and normalized."""
+        return self._read(window)[1]
 
     @in_own_mode
     @unchanged_if_refused()
     def reward(self, window: Window) -> Tensor:
-        """Scores each window, ``(B,)``: what ``learn`` would pay now. Changes nothing."""
+        """Scores each window ``(B,)``, as ``learn`` would now; changes nothing."""
         _, x, actions, valid = self._read(window)
-        hidden = self.mask.draw(valid, self.masks, self._same_random())
+        masked = self.mask.draw(valid, self.masks, self._copied_generator())
 
-        def score(rows: Rows) -> Tensor:
-            with torch.no_grad():
-                return self.score(*_rows(rows, x, actions, valid, hidden))[0]
-
-        rewards = torch.cat(in_order(score, self._pieces(range(len(x)))))
+        rewards = self._rewards(self._chunks(len(x)), x, actions, valid, masked)
         return check_finite(rewards, "the reward")
 
     @in_own_mode
     @unchanged_if_refused()
     def learn(self, window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-        """Scores all windows and trains on a random fraction of them, in one forward pass.
+        """Scores all windows, then takes one optimizer step on a random fraction of them.
 
-        Where there are several processes, each gives as many windows, and all learn from all.
+        In a distributed run each process passes the same number of windows, and gradients are
+        averaged.
+
+        Returns:
+            The rewards ``(B,)`` with the weights from before the step, and metrics.
         """
         check_fraction(train_fraction)
         raw, x, actions, valid = self._read(window)
-        before = self.generator.get_state()
-        hidden = self.mask.draw(valid, self.masks, self.generator)
+        self.generator = self._copied_generator()  # replaced by the original if this call fails
+        masked = self.mask.draw(valid, self.masks, self.generator)
         trained = max(1, round(train_fraction * len(x)))
-        train: Tensor | range = range(len(x))
-        rest: Tensor | range = range(0)
+        order = torch.arange(len(x), device=self.device)
         if trained < len(x):
             order = torch.randperm(len(x), generator=self.generator, device=self.device)
-            train, rest = order[:trained], order[trained:]
-        parameters = tuple(self.trainable.values())
+        rewards, sums = x.new_empty(len(x)), x.new_zeros(2)
 
-        def work(
-            piece: tuple[Rows, bool],
-        ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor | None, ...]]:
-            rows, trains = piece
-            with torch.set_grad_enabled(trains):
-                rewards, losses, spread = self.score(*_rows(rows, x, actions, valid, hidden))
-                gradients: tuple[
-                    Tensor | None, ...
-                ] = ()  # of what is only scored, or could not be hidden
-                loss = losses.sum() / trained
-                if loss.requires_grad:
-                    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-                return rewards, loss.detach() * trains, spread.sum() / trained * trains, gradients
+        def loss(rows: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            scores, losses, std = self.score(*_select(rows, x, actions, valid, masked))
+            mean = losses.sum() / trained
+            return mean, (scores, torch.stack([mean.detach(), std.sum() / trained]))
 
-        rewards = x.new_empty(len(x))
-        loss, spread = x.new_zeros(()), x.new_zeros(())
-        self.optimizer.zero_grad(set_to_none=True)
-        todo = [(rows, True) for rows in self._pieces(train)]
-        todo += [(rows, False) for rows in self._pieces(rest)]
-        try:
-            # A few pieces at a time, so that their gradients need little memory.
-            for group in pieces(todo, PIECES_AT_ONCE):
-                for (rows, _), result in zip(group, in_order(work, group), strict=True):
-                    rewards[rows] = result[0]
-                    loss += result[1]
-                    spread += result[2]
-                    _add_gradients(parameters, result[3])
-            check_finite(rewards, "the reward")
-        except BaseException:  # nothing was learned: the next call draws the same masks
-            self.generator.set_state(before)
-            self.optimizer.zero_grad(set_to_none=True)
-            raise
-        loss, spread = processes.average_gradients(parameters, torch.stack([loss, spread]))
+        chunks = [order[:trained][rows] for rows in self._chunks(trained)]
+        results, gradients = summed_gradients(loss, chunks, [*self.trainable.values()])
+        for rows, (scores, part) in zip(chunks, results, strict=True):
+            rewards[rows] = scores
+            sums += part
+        rest = [order[trained:][rows] for rows in self._chunks(len(x) - trained)]
+        rewards[order[trained:]] = self._rewards(rest, x, actions, valid, masked)
+        check_finite(rewards, "the reward")
+
+        for parameter, gradient in zip(self.trainable.values(), gradients, strict=True):
+            parameter.grad = gradient
+        sums = processes.average_gradients([*self.trainable.values()], sums)
         self.optimizer.step()
         if self.statistics is not None:
             self.statistics.update_together(raw[window.valid.to(self.device)])
         self.steps += 1
-        paid = processes.joined(rewards)
+        gathered = processes.joined(rewards)
         metrics = {
-            "bonus/loss": float(loss),
-            "bonus/mean": float(paid.mean()),
-            "bonus/std": float(paid.std(correction=0)),
+            "bonus/loss": float(sums[0]),
+            "bonus/mean": float(gathered.mean()),
+            "bonus/std": float(gathered.std(correction=0)),
             "bonus/trained": float(trained * processes.size()),
         }
         if self.masks > 1:
-            metrics["bonus/standard_error"] = float(spread) / self.masks**0.5
+            metrics["bonus/standard_error"] = float(sums[1]) / self.masks**0.5
         return rewards, metrics
 
-    def _pieces(self, rows: Tensor | range) -> list[Rows]:
-        """Rows in pieces that suit the device; the same ones on any number of threads."""
-        count = 1
-        if self.device.type == "cpu":  # only there small pieces pay
-            fewest, most = PIECE_WINDOWS
-            numbers = self.length * self.feature_dim * self.masks
-            count = -(-len(rows) // min(max(PIECE_NUMBERS // numbers, fewest), most))
-            if len(rows) > 2 * fewest:
-                count += count % 2  # two threads then end together
-        count = max(count, 1)
-        length = max(-(-len(rows) // count), 1)
-        if isinstance(rows, range):
-            return [slice(piece.start, piece.stop) for piece in pieces(rows, length)]
-        return list(pieces(rows, length))
+    def _rewards(
+        self,
+        chunks: list[Tensor],
+        x: Tensor,
+        actions: Tensor | None,
+        valid: Tensor,
+        masked: Tensor,
+    ) -> Tensor:
+        """Rewards of the windows in chunks of rows, one after the other."""
+
+        @torch.no_grad()
+        def score(rows: Tensor) -> Tensor:
+            return self.score(*_select(rows, x, actions, valid, masked))[0]
+
+        return torch.cat([x.new_empty(0), *in_order(score, chunks)])
+
+    def _chunks(self, count: int) -> list[Tensor]:
+        """The rows ``0 .. count - 1`` in chunks; the same for any number of threads."""
+        fitting = CHUNK_FEATURES // (self.length * self.feature_dim * self.masks)
+        rows = torch.arange(count, device=self.device)
+        return pieces(rows, min(max(fitting, 64), CHUNK_WINDOWS))
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """Raw features, features as the networks take them, actions and validity of a window."""
+        """Raw features, the features that the networks see, actions and validity of a window."""
         window = outside_inference(window)
-        raw = read_features(
-            window, self.length, self.feature_dim or None, self.encoder, self.device
-        )
+        width = self.feature_dim or None
+        raw = read_features(window, self.length, width, self.encoder, self.device)
         actions = None
         if self.uses_actions:
             self.action_dim = self.action_dim or find_action_dim(window, type(self).__name__)
             actions = read_actions(window, self.action_dim, self.device)
         if not self.feature_dim:
             self.start(raw.shape[2])
-        if self.discrete_obs is None:  # nobody said so: integers are
+        if self.discrete_obs is None:  # neither an argument nor a space said so: integers are
             self.discrete_obs = window.features.ndim == 2
-        if self.codes:
-            check_codes(raw, window.valid.to(self.device))
         x, valid = raw, window.valid.to(self.device)
-        if self.statistics is not None and not self.codes:
+        if self.categorical:
+            check_one_hot(raw[valid])
+        elif self.statistics is not None:
             statistics = self.statistics
-            if statistics.count == 0:  # nothing was learned yet: the batch is its own measure
+            if statistics.count == 0:  # before the first step: the statistics of this batch
                 statistics = RunningMeanStd(statistics.shape, self.device)
                 statistics.update_together(raw[valid])
             x = statistics.normalise(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(valid)
 
-    def _same_random(self) -> Generator:
-        """A copy of our generator: what it draws, ours will draw again."""
+    def _copied_generator(self) -> Generator:
+        """A generator that will draw what ours would draw next."""
         generator = Generator(self.device)
         generator.set_state(self.generator.get_state())
         return generator
 
+    # Networks, saving and copying.
 
-def _rows(rows: Rows, *arrays: Tensor | None) -> list[Any]:
-    """Some rows of arrays ``(B, ...)``, and of masks, the last of them, ``(K, B, ...)``."""
-    *inputs, hidden = arrays
-    assert hidden is not None
-    return [*(None if array is None else array[rows] for array in inputs), hidden[:, rows]]
+    @in_own_mode
+    def start(self, feature_dim: int) -> None:
+        """Creates networks, optimizer and statistics; the weights depend on ``seed`` only."""
+        mask = self.mask
+        if isinstance(mask, FeatureMask):
+            mask = dataclasses.replace(mask, feature_dim=feature_dim)
+        mask.require(self.length, self.masks)
+        # On the CPU first: the same seed gives the same weights on every device.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(self.seed)
+            try:
+                network = self.build(feature_dim).to(self.device, torch.float32)
+            except (RuntimeError, TypeError, OverflowError) as error:
+                why = str(error).partition("\n")[0]  # without the C++ traceback
+                raise ValueError(
+                    f"the networks of this {type(self).__name__} cannot be created for "
+                    f"feature_dim={feature_dim}: {why}"
+                ) from error
+        self.mask, self.network, self.feature_dim = mask, network, feature_dim
+        self.statistics = RunningMeanStd((feature_dim,), self.device) if self.normalize else None
+        self.start_optimizer()
+
+    def start_optimizer(self) -> None:
+        """A fresh Adam for the parameters that require a gradient."""
+        self.trainable = {k: p for k, p in self.network.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.Adam(self.trainable.values(), lr=self.lr, fused=True)
+
+    @in_own_mode
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer, statistics, generator and counters."""
+        state: dict[str, Any] = {
+            "kind": type(self).__name__,
+            "feature_dim": self.feature_dim,
+            "length": self.length,
+            "steps": self.steps,
+            "discrete_obs": self.discrete_obs if self.steps else None,
+            "generator": self.generator.get_state(),
+            **self.extra_state(),
+        }
+        if self.feature_dim:
+            state["network"] = {k: v.clone() for k, v in self.network.state_dict().items()}
+            state["optimizer"] = optimizer_state(self.optimizer, self.trainable)
+            if self.statistics is not None:
+                state["statistics"] = self.statistics.state_dict()
+        return state
+
+    def extra_state(self) -> dict[str, Any]:
+        """What a method saves beside its networks."""
+        return {"action_dim": self.action_dim} if self.uses_actions else {}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most have none)
+        """Restores what ``extra_state`` returned."""
+
+    @in_own_mode
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a ``state_dict``; if it does not fit, ValueError, and nothing changes."""
+        loaded = type(self).__new__(type(self))  # a copy: a failure leaves this object alone
+        vars(loaded).update(self._copied("encoder"), encoder=self.encoder)
+        try:
+            loaded._load(state)
+        except ValueError:
+            raise
+        except Exception as error:
+            kind = type(self).__name__
+            raise ValueError(f"this is not the state of a {kind!r}: {error!r}.") from error
+        vars(self).update(vars(loaded), lock=self.lock)
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        kind = type(self).__name__
+        if state.get("kind") != kind:
+            raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a {kind!r}.")
+        for name in ("generator", "steps", "length", "feature_dim"):
+            if name not in state:
+                raise ValueError(f"the state has no {name}: it is damaged.")
+        for name in ("length", "feature_dim", "action_dim"):
+            ours, theirs = getattr(self, name), state.get(name)
+            if ours and theirs and ours != theirs:
+                raise ValueError(
+                    f"the state was saved with {name}={theirs}, this {kind} has {ours}."
+                )
+        discrete_obs = state.get("discrete_obs", state.get("one_hot"))  # as 0.2 saved it
+        if discrete_obs not in (None, True, False):
+            raise ValueError(
+                f"the state's discrete_obs is {discrete_obs!r}; expected true, false or null."
+            )
+        if state["feature_dim"] and self.normalize != ("statistics" in state):
+            found = "no statistics" if self.normalize else "statistics of features"
+            raise ValueError(
+                f"the state has {found}, but this {kind} has normalize={self.normalize}."
+            )
+        if self.uses_actions:
+            self.action_dim = self.action_dim or state.get("action_dim")
+        if state["feature_dim"]:
+            if not self.feature_dim:
+                self.start(state["feature_dim"])
+            require_same(self.network.state_dict(), state["network"], f"this {kind}")
+            check_optimizer(self.trainable, state["optimizer"])
+            if self.statistics is not None:
+                self.statistics.load_state_dict(state["statistics"])
+            self.network.load_state_dict(state["network"])
+            load_optimizer(self.optimizer, self.trainable, state["optimizer"])
+        else:
+            self.feature_dim = 0  # saved before its first window: the next one creates networks
+        self.load_extra(state)
+        if discrete_obs is not None:
+            self.discrete_obs = discrete_obs
+        self.steps = int(state["steps"])
+        load_generator(self.generator, state["generator"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copied, because torch.multiprocessing shares the memory of tensors that it sends."""
+        return self._copied()
+
+    def _copied(self, *without: str) -> dict[str, Any]:
+        """Copies of all attributes but the lock and those named."""
+        with self.lock:
+            held = {k: v for k, v in vars(self).items() if k not in ("lock", *without)}
+            return copy.deepcopy(held, {id(self): self})
 
 
-def _add_gradients(parameters: tuple[Tensor, ...], gradients: tuple[Tensor | None, ...]) -> None:
-    """Adds a piece's gradients to those before it; none where it had nothing to learn."""
-    for parameter, gradient in zip(parameters, gradients, strict=bool(gradients)):
-        if gradient is not None and parameter.grad is not None:
-            parameter.grad += gradient
-        elif gradient is not None:
-            parameter.grad = gradient
+def _select(
+    rows: Tensor, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Some windows of a batch; ``masked`` is ``(K, B, ...)``."""
+    return x[rows], None if actions is None else actions[rows], valid[rows], masked[:, rows]

@@ -1,4 +1,4 @@
-"""RND: random network distillation, as masked prediction with everything hidden."""
+"""RND: random network distillation, as masked prediction with everything masked."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ from torch import Tensor, nn
 
 from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import AllMask
-from mimex.bonus.prediction import MaskedPrediction
-from mimex.bonus.state import Shared
+from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.nn.mlp import mlp
 
 
 class RND(MaskedPrediction):
-    """Pays for the error of predicting a frozen random network (Burda et al., 2018).
+    """Rewards the error of predicting a frozen random network (Burda et al., 2018).
 
-    The input is the random network's output on the newest step; all of it is hidden; the
-    predictor sees the step itself.
+    Both networks see the newest step; the target's output is what is masked.
 
     Args:
-        feature_dim: Numbers a step; taken from the first window when left out.
-        length: Steps a window; only the newest is looked at.
-        hidden: Widths of the hidden layers of both networks.
-        output_dim: Width of their output.
-        lr: Learning rate of Adam; 1e-3 is the published one. The default had the search of
-            MIMEx's (benchmarks/plans/variants_rnd.toml).
-        shared: As of ``Resumable``: ``encoder``, ``normalise``, ``device``, ``seed``.
+        feature_dim: Features per step; inferred from the first window if None.
+        length: Window length; only the newest step is used.
+        hidden: Hidden layer widths of both networks.
+        output_dim: Output width of both networks.
+        lr: Adam learning rate (published: 1e-3); default from benchmarks/plans/variants_rnd.toml.
+        shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
 
     def __init__(
@@ -52,10 +49,10 @@ class RND(MaskedPrediction):
         return nn.ModuleDict({"target": self.target, "predictor": self.predictor})
 
     def errors(
-        self, x: Tensor, actions: Tensor | None, valid: Tensor, hidden: Tensor
+        self, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The squared error of the predictor on the newest step."""
+        """Squared error of the predictor on the newest step."""
         newest = x[:, -1]
         residual: Tensor = self.predictor(newest) - self.target(newest)
-        errors = residual.square().mean(1).unsqueeze(0) * hidden[:, :, -1]  # (1, B)
+        errors = residual.square().mean(1).unsqueeze(0) * masked[:, :, -1]  # (1, B)
         return errors, errors.new_zeros(len(x))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-DEEPEST = 100
-"""Blocks of encoder or decoder: more, made one by one, would take for ever instead of failing."""
+MAX_DEPTH = 100
 
 
 @dataclass(frozen=True)
 class AutoencoderSize:
-    """Widths and depths of the autoencoder; the defaults are the paper's."""
+    """Size of the model; the defaults are the paper's.
+
+    Feature masking has no encoder: ``width``, ``depth``, ``heads`` and ``class_token`` are for
+    time masking.
+    """
 
     width: int = 128
     depth: int = 4
@@ -20,14 +23,14 @@ class AutoencoderSize:
     decoder_depth: int = 1
     decoder_heads: int = 2
     mlp_ratio: float = 4.0
-    class_token: bool = False  # a learned token beside the visible ones, as the released code has
+    class_token: bool = False  # a learned token in the encoder, as in the released code
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name != "class_token" and not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
-            if name.endswith("depth") and value > DEEPEST:
-                raise ValueError(f"{name}={value} must be at most {DEEPEST}.")
+            if name.endswith("depth") and value > MAX_DEPTH:
+                raise ValueError(f"{name}={value} must be at most {MAX_DEPTH}.")
         for part in ("", "decoder_"):
             width, heads = getattr(self, f"{part}width"), getattr(self, f"{part}heads")
             if width % heads:
@@ -35,14 +38,13 @@ class AutoencoderSize:
 
 
 PAPER = AutoencoderSize()
-"""The paper's."""
+"""The paper's model."""
 
 RELEASED = AutoencoderSize(class_token=True)
-"""The released code's model."""
-
-COMPACT = AutoencoderSize(width=64, depth=2, decoder_width=32, decoder_heads=1, mlp_ratio=2.0)
-"""The default of MIMEx: a quarter of the paper's cost (benchmarks/results/price.md), and it finds
-what the paper's size and rate do not (benchmarks/results/learning/variants.md)."""
+"""The model of the released code."""
 
 LARGER = AutoencoderSize(decoder_width=128, decoder_depth=2, decoder_heads=4)
 """The paper's larger decoder: width, depth and heads doubled."""
+
+COMPACT = AutoencoderSize(width=64, depth=2, decoder_width=32, decoder_heads=1, mlp_ratio=2.0)
+"""The default of MIMEx: a quarter of the paper's cost (benchmarks/results/price.md)."""

@@ -25,8 +25,8 @@ from mimex.agents.encoders import (
 from mimex.agents.ppo import PPO
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus
+from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.scale import BonusScale
-from mimex.bonus.state import Resumable
 from mimex.config import TrainConfig, family_of
 from mimex.contracts import (
     Agent,
@@ -141,7 +141,7 @@ def make_bonus(
     kinds = {"discrete_obs": discrete_obs, "discrete": discrete}
     given |= {name: value for name, value in kinds.items() if name in parameters}
     bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
-    if isinstance(bonus, Resumable) and bonus.encoder is not None:
+    if isinstance(bonus, MaskedPrediction) and bonus.encoder is not None:
         bonus.feature_dim = 0  # its encoder decides: the first window builds the networks
     return bonus
 

@@ -50,14 +50,12 @@ class WeightedBonus:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if "key" in kwargs:
             raise TypeError(f"there is no key= here: use view={kwargs['key']!r}.")
-        for name in ("normalize", "normalise"):
-            if name in kwargs:
-                raise TypeError(
-                    f"there is no {name}= here; the size of the bonus is beta=. What it sees is "
-                    "normalized by itself, MIMEx(normalise=True); what the agent sees, by a "
-                    "wrapper of the environments (VecNormalize, NormalizeObservation). Leave it "
-                    "out."
-                )
+        if "normalize" in kwargs:
+            raise TypeError(
+                "there is no normalize= here; the size of the bonus is beta=. What it sees is "
+                "normalized by itself, MIMEx(normalize=True); what the agent sees, by a wrapper of "
+                "the environments (VecNormalize, NormalizeObservation). Leave it out."
+            )
         return super().__new__(cls)
 
     def __init__(

@@ -151,3 +151,47 @@ def summed(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
     for part in parts[1:]:
         torch._foreach_add_(total, part)
     return total
+
+
+CHUNKS_AT_ONCE = 8
+"""Chunks whose gradients may wait to be summed: bounds the memory."""
+
+
+def summed_gradients(
+    loss: Callable[[Item], tuple[Tensor, Result]],
+    chunks: Sequence[Item],
+    parameters: Sequence[Tensor],
+) -> tuple[list[Result], list[Tensor | None]]:
+    """Gradients of a loss that is a sum over chunks, computed on the worker threads.
+
+    Chunks are summed in order: the result is bit for bit the same for any number of threads.
+
+    Args:
+        loss: Returns the loss of a chunk, and anything that is to be kept with it.
+        chunks: The parts of a batch.
+        parameters: The gradient is taken with respect to these.
+
+    Returns:
+        What ``loss`` returned beside the losses, and the gradient of each parameter; None for a
+        parameter that no loss depends on.
+    """
+
+    def work(chunk: Item) -> tuple[Result, tuple[Tensor | None, ...]]:
+        with torch.enable_grad():
+            value, kept = loss(chunk)
+            if not value.requires_grad:
+                return kept, (None,) * len(parameters)
+            return kept, torch.autograd.grad(value, parameters, allow_unused=True)
+
+    results: list[Result] = []
+    total: list[Tensor | None] = [None] * len(parameters)
+    for group in pieces(list(chunks), CHUNKS_AT_ONCE):
+        for kept, gradients in in_order(work, group):
+            results.append(kept)
+            for i, gradient in enumerate(gradients):
+                before = total[i]
+                if before is not None and gradient is not None:
+                    before.add_(gradient)
+                elif gradient is not None:
+                    total[i] = gradient
+    return results, total

@@ -102,10 +102,9 @@ class ViT(nn.Module):
     def _class_token(self, images: Tensor) -> Tensor:
         tokens = self.patch_embed((images - self.mean) / self.std)
         x = torch.cat([self.cls_token.expand(len(images), -1, -1), tokens], 1) + self.pos_embed
-        for block in self.blocks[:-1]:
+        for block in self.blocks:
             x = block(x)
-        token: Tensor = self.blocks[-1](x, queries=1)[:, 0]  # of the last, only this is needed
-        return token
+        return x[:, 0]
 
 
 def load_pretrained(network: ViT, path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gymnasium.vector import VectorEnv
 
 from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.state import Resumable
+from mimex.bonus.prediction import MaskedPrediction
 from mimex.config.presets import PUBLISHED_BONUSES
 from mimex.envs.nearest import choose
 
@@ -31,10 +31,10 @@ def replay_bonuses(*, published: bool) -> Overrides:
         published: By their published numbers, for features of pictures as they are; otherwise by
             the library's defaults, with what they see normalised, whatever its units.
     """
-    learning = [name for name in BONUSES if issubclass(bonus_class(name), Resumable)]
+    learning = [name for name in BONUSES if issubclass(bonus_class(name), MaskedPrediction)]
     if not published:
-        return {name: {"normalise": True} for name in learning}
-    return {name: {"normalise": False, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
+        return {name: {"normalize": True} for name in learning}
+    return {name: {"normalize": False, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
 
 
 class Family(ABC):
