@@ -20,7 +20,7 @@ def run_folder(tmp_path):
     return folder
 
 
-def test_a_report_is_written_and_told(run_folder, tmp_path, capsys):
+def test_a_report_is_written(run_folder, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert main(["report", str(run_folder), "-o", str(out), "--title", "My runs"]) == 0
     assert "<h1>My runs</h1>" in out.read_text()
@@ -42,7 +42,7 @@ def test_what_there_was_no_room_for_is_named(run_folder, tmp_path, capsys):
         (["{tmp}/reach", "--video-mb", "-1"], "--video-mb is -1"),
     ],
 )
-def test_mistakes_are_told_in_a_line(arguments, words, run_folder, tmp_path, capsys):
+def test_mistakes_are_reported_in_one_line(arguments, words, run_folder, tmp_path, capsys):
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
     assert main(["report", *arguments]) != 0
     assert words in capsys.readouterr().err
@@ -119,9 +119,6 @@ def test_files_of_a_wrong_shape_are_named(run_folder, tmp_path, name, content, c
     [
         {"step": "x", "planes": [], "films": []},
         {"step": 3, "planes": 3, "films": []},
-        {"step": float("inf"), "planes": [{"shared": True}], "films": []},
-        {"step": 0, "planes": [{"shared": True}], "films": []},
-        {"step": 10**400, "planes": [{"shared": True}], "films": []},
         {"step": 3, "planes": [{}], "films": []},
         {"step": 3, "planes": [], "films": [{"kind": 3}]},
         {"step": 3, "planes": [], "films": 7},

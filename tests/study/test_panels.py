@@ -56,9 +56,9 @@ def test_bands_of_success_stay_between_none_and_all():
     assert (heights.min(), heights.max()) == (0.0, 1.0)
 
 
-def test_methods_differ_in_colour_and_in_dashes():
+def test_methods_differ_in_color_and_in_dashes():
     look = print_styles(["none", "icm", "rnd", "mimex"])
-    assert len({style.colour for style in look.values()}) == 4
+    assert len({style.color for style in look.values()}) == 4
     assert {style.dashes for style in look.values()} == set(DASHES)
 
 
@@ -95,17 +95,17 @@ def test_waits_are_steps_down_from_all_runs():
 
 def test_the_usual_methods_look_the_same_in_every_study():
     many, few = styles(["none", "icm", "rnd", "mimex"]), styles(["mimex", "T = 3", "none"])
-    assert many["none"].colour == BASELINES[0]
+    assert many["none"].color == BASELINES[0]
     assert few["mimex"] == many["mimex"]
     assert few["none"] == many["none"]
     assert few["T = 3"] not in (few["mimex"], few["none"])
 
 
-def test_methods_differ_in_colour_first_and_then_in_dashes():
+def test_methods_differ_in_color_first_and_then_in_dashes():
     found = styles([f"T = {length}" for length in range(20)])
     assert len(set(found.values())) == 20
     first = list(found.values())[: len(OKABE_ITO)]
-    assert len({style.colour for style in first}) == len(OKABE_ITO)
+    assert len({style.color for style in first}) == len(OKABE_ITO)
     assert all(style.dashes == () for style in first)
 
 

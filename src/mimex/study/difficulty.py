@@ -45,7 +45,7 @@ def first_reward(group: Group) -> float | None:
 
 
 def difficulty_figure(groups: Sequence[Group]) -> Figure:
-    """The map as tables of coloured cells: success, milestone, first reward, episode length."""
+    """The map as tables of colored cells: success, milestone, first reward, episode length."""
     tasks = list(dict.fromkeys(group.task for group in groups))
     labels = list(dict.fromkeys(group.label for group in groups))
     # By group: how light its cell is, and what is written there.
@@ -63,8 +63,8 @@ def difficulty_figure(groups: Sequence[Group]) -> Figure:
             if shade is not None:
                 row, column = tasks.index(group.task), labels.index(group.label)
                 shades[row, column] = shade
-                colour = "white" if shade < 0.5 else "black"
-                axes.text(column, row, words, ha="center", va="center", color=colour)
+                color = "white" if shade < 0.5 else "black"
+                axes.text(column, row, words, ha="center", va="center", color=color)
         axes.imshow(shades, vmin=0, vmax=1, cmap="cividis", aspect="auto")
         axes.set_title(title)
         axes.set_xticks(range(len(labels)), labels)

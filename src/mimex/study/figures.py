@@ -28,7 +28,7 @@ from mimex.envs.nearest import choose
 from mimex.files import replacing
 from mimex.study.difficulty import difficulty_figure
 from mimex.study.folder import StudyFolder, group_as_planned
-from mimex.study.groups import Group, TaskScores, comparable, final_scores
+from mimex.study.groups import Group, TaskScores, comparable, final_scores, seed_count
 from mimex.study.panels import (
     Styles,
     draw_curves,
@@ -171,7 +171,7 @@ def waits_figure(groups: Sequence[Group], look: Styles) -> Figure:
         (task, partial(draw_survival, groups=of_task, look=look))
         for task, of_task in by_task(groups).items()
     ]
-    note = f"{_seeds(groups)}; runs that met no reward count up to their last step"
+    note = f"{seed_count(groups)} each; runs that met no reward count up to their last step"
     return draw_panels(panels, look, note)
 
 
@@ -225,17 +225,10 @@ def by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 def note_on(groups: Sequence[Group]) -> str:
     """What bands are, how many runs there are, and which are left out."""
-    words = [_seeds(groups)]
+    words = [f"{seed_count(groups)} each"]
     if any(len(group.runs) > 1 for group in groups):
         words.append("95 % intervals")
     unfinished = sum(not run.finished for group in groups for run in group.runs)
     if unfinished:
         words.append(f"{unfinished} unfinished run{'s' * (unfinished > 1)} in curves only")
     return "; ".join(words)
-
-
-def _seeds(groups: Sequence[Group]) -> str:
-    """How many seeds the methods have, in words."""
-    seeds = sorted({len(group.runs) for group in groups})
-    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"{span} seed{'s' * (seeds != [1])} each"

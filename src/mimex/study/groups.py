@@ -89,6 +89,13 @@ def group_runs(runs: Sequence[Run], labels: Mapping[str, str] | None = None) -> 
     ]
 
 
+def seed_count(groups: Sequence[Group]) -> str:
+    """Returns how many seeds the groups have, such as "3 seeds" or "2 to 3 seeds"."""
+    counts = sorted({len(group.runs) for group in groups})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{span} seed{'' if counts == [1] else 's'}"
+
+
 def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names the method of every run by the fewest settings that tell the runs of a task apart.
 

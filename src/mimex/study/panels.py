@@ -1,4 +1,4 @@
-"""What a figure's panels show: curves, scores, profiles, waits; each method in its colours."""
+"""What a figure's panels show: curves, scores, profiles, waits; each method in its colors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ BASELINES = ("#7b858f", "#a6761d")
 on white and on black."""
 
 OKABE_ITO = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours that the colour-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
+"""Colors that the color-blind can tell apart (Okabe and Ito, 2008), without black and yellow,
 which a dark and a light page would swallow."""
 
 CEILING = "#882255"
 """Wine (Tol, 2021), for counts, which the others may at best come near to."""
 
 DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3))
-"""On, off, on, off, ... in points; the colours are used with each in turn."""
+"""On, off, on, off, ... in points; the colors are used with each in turn."""
 
 BAND_ALPHA = 0.18
 """Of bands: four of them over each other still show the lines."""
@@ -60,7 +60,7 @@ TITLES = {
 class Style:
     """How a method is drawn."""
 
-    colour: str
+    color: str
     dashes: tuple[int, ...]
 
 
@@ -71,26 +71,26 @@ Styles = Mapping[str, Style]
 def styles(labels: Sequence[str]) -> dict[str, Style]:
     """A style for each method, all different as long as there are enough.
 
-    A method that has a bonus's name has the colour of this bonus, so that it looks the same in all
+    A method that has a bonus's name has the color of this bonus, so that it looks the same in all
     studies; the first two of the bonuses are what the others are compared with.
     """
     chosen = {}
-    for (dashes, colour), bonus in zip(
+    for (dashes, color), bonus in zip(
         product(DASHES, (*BASELINES, *OKABE_ITO, CEILING)), BONUSES, strict=False
     ):
         if bonus in labels:
-            chosen[bonus] = Style(colour, dashes)
-    taken = {style.colour for style in chosen.values()}
+            chosen[bonus] = Style(color, dashes)
+    taken = {style.color for style in chosen.values()}
     free = (
-        Style(colour, dashes)
-        for dashes, colour in cycle(product(DASHES, OKABE_ITO))
-        if dashes or colour not in taken
+        Style(color, dashes)
+        for dashes, color in cycle(product(DASHES, OKABE_ITO))
+        if dashes or color not in taken
     )
     return {label: chosen[label] if label in chosen else next(free) for label in labels}
 
 
 def print_styles(labels: Sequence[str]) -> dict[str, Style]:
-    """The same colours, and dashes that tell methods apart in print without them."""
+    """The same colors, and dashes that tell methods apart in print without them."""
     return {
         label: replace(style, dashes=DASHES[place % len(DASHES)])
         for place, (label, style) in enumerate(styles(labels).items())
@@ -151,9 +151,9 @@ def draw_scores(
     """
     for place, (label, by_task) in enumerate(scores.items()):
         value = {"iqm": iqm, "mean": mean}[statistic](by_task)
-        # Outlined, so that print without colour shows it.
+        # Outlined, so that print without color shows it.
         shape = {"width": 0.7, "alpha": 0.6, "edgecolor": "black", "linewidth": 0.6}
-        axes.bar(place, value, color=look[label].colour, **shape)  # type: ignore[arg-type]
+        axes.bar(place, value, color=look[label].color, **shape)  # type: ignore[arg-type]
         if len(by_task) == 1:
             dots = np.sort(next(iter(by_task.values())))
             spread = np.linspace(-0.2, 0.2, len(dots)) if len(dots) > 1 else np.zeros(1)
@@ -197,9 +197,9 @@ def _draw_line(
 ) -> None:
     """A method's line, and its band from low to high ``(2, points)`` if it has one."""
     style = look[label]
-    axes.plot(x, y, color=style.colour, dashes=style.dashes or (None, None), label=label)
+    axes.plot(x, y, color=style.color, dashes=style.dashes or (None, None), label=label)
     if band is not None:
-        axes.fill_between(x, *band, color=style.colour, alpha=BAND_ALPHA, lw=0)
+        axes.fill_between(x, *band, color=style.color, alpha=BAND_ALPHA, lw=0)
 
 
 def _limit(axes: Axes, metric: str) -> None:
