@@ -21,6 +21,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import CensoredData, ecdf
 
 from mimex.study.groups import BASELINE, Group, comparable
 from mimex.study.runs import Numbers, Run
@@ -96,15 +97,14 @@ def waits_of(runs: Sequence[Run], metric: str = METRIC) -> Waits:
 
 
 def survival_curve(waits: Waits) -> tuple[Numbers, Numbers]:
-    """Steps, from 0 on, and the share of runs that have met no reward from each to the next.
+    """Returns the Kaplan-Meier estimate of the fraction of runs without a reward.
 
-    By Kaplan and Meier: ``(points,)`` each, a point at every step at which a run's wait ended.
+    Steps and fractions have the shape ``(points,)``, with a point at 0 and at every step at which a
+    run received its first reward or ended. A fraction holds until the next step.
     """
-    steps, place = np.unique(waits.steps, return_inverse=True)
-    ended = np.bincount(place, minlength=len(steps))
-    waiting = len(place) - np.cumsum(ended) + ended
-    shares = np.cumprod(1 - np.bincount(place, waits.met, len(steps)) / waiting)
-    return np.append(0.0, steps), np.append(1.0, shares)
+    data = CensoredData(uncensored=waits.steps[waits.met], right=waits.steps[~waits.met])
+    curve = ecdf(data).sf
+    return np.append(0.0, curve.quantiles), np.append(1.0, curve.probabilities)
 
 
 def median(waits: Waits) -> float | None:
