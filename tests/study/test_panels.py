@@ -15,7 +15,6 @@ from mimex.study.panels import (
     DASHES,
     OKABE_ITO,
     draw_curves,
-    draw_profiles,
     draw_survival,
     print_styles,
     styles,
@@ -60,22 +59,6 @@ def test_methods_differ_in_color_and_in_dashes():
     look = print_styles(["none", "icm", "rnd", "mimex"])
     assert len({style.color for style in look.values()}) == 4
     assert {style.dashes for style in look.values()} == set(DASHES)
-
-
-def test_a_profile_of_one_run_is_a_line_without_a_band():
-    axes = Figure().add_subplot()
-    scores = {"none": {"t": np.array([0.5])}, "mimex": {"t": np.array([0.2, 0.8])}}
-    draw_profiles(axes, scores, "eval/success", print_styles(["none", "mimex"]))
-    assert set(lines_of(axes)) == {"none", "mimex"}
-    assert len(axes.collections) == 1
-
-
-def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
-    axes = Figure().add_subplot()
-    draw_profiles(axes, {"none": {"t": np.zeros(3)}}, "eval/success", print_styles(["none"]))
-    (line,) = axes.get_lines()
-    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (0.0, 1.0)
-    assert not line.get_ydata().any()
 
 
 def test_waits_are_steps_down_from_all_runs():

@@ -12,7 +12,7 @@ import numpy as np
 from mimex.files import ASIDE, read_own
 from mimex.study.groups import Group
 from mimex.study.report.curves import packed
-from mimex.train.novelty import FOLDER, read_records
+from mimex.train.novelty import read_records
 
 STAGES, FEWER_STAGES, MANY_GROUPS = 6, 3, 60
 """Maps per method: one for each sixth of training, or each third if there are many groups."""
@@ -35,14 +35,7 @@ def novelty(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], list[dict[st
     for group in groups:
         records = [read_records(run.path) for run in group.runs]
         names = {"task": group.task, "method": group.label}
-        try:
-            planes, moments = _planes(records, stages), _moments(records[0])
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            folders = ", ".join(str(run.path / FOLDER) for run in group.runs)
-            raise ValueError(
-                f"a record in {folders} is not as `mimex train` writes it ({error!r}): restore or "
-                "remove it."
-            ) from error
+        planes, moments = _planes(records, stages), _moments(records[0])
         if planes:
             maps.append(names | {"planes": planes})
         if moments and len(reconstructions) < RECONSTRUCTION_GROUPS:
