@@ -23,7 +23,6 @@ import matplotlib
 import numpy as np
 
 from benchmarks import curves
-from mimex.study.difficulty import final_mean, milestone
 from mimex.study.figures import STYLE, by_task, draw_panels, note_on, save
 from mimex.study.groups import Group, bounds, final_scores
 from mimex.study.panels import draw_curves, print_styles, title
@@ -42,6 +41,9 @@ RESULTS = Path(__file__).parent / "results"
 SUCCESS = "eval/success"
 SOLVED, UNSOLVED = 0.5, 0.1
 """Success rates from which a task counts as learned, and up to which it counts as not learned."""
+
+MILESTONES = {"lift": "lifted", "open": "opened", "goal": "reached"}
+"""Events on the way to a success, by the name of their reward; the first that a task has counts."""
 
 Line = Sequence[str]
 
@@ -153,17 +155,27 @@ def met(group: Group, metric: str) -> str:
     return f"{waits.met.sum()} of {len(waits.met)}"
 
 
+def final_mean(group: Group, metric: str) -> float | None:
+    """Return the mean over runs of the final value, or None if no run logged the metric."""
+    finals = [final_value(*curve) for curve in _curves(group, metric)]
+    return float(np.mean(finals)) if finals else None
+
+
+def milestone(group: Group) -> str:
+    """Return the final share of training episodes that reached the first event of the task."""
+    for name, words in MILESTONES.items():
+        rate = final_mean(group, f"train/reached_{name}")
+        if rate is not None:
+            return f"{words} {rate:.0%}"
+    return "not reported"
+
+
 def mean(group: Group, metric: str) -> str:
     """Return the mean over runs of the value at the end."""
     value = final_mean(group, metric)
     if value is None:
         return "not reported"
     return f"{value:.1%}" if np.isfinite(bounds(metric)[1]) else f"{value:.0f}"
-
-
-def _milestone(group: Group) -> str:
-    words, rate = milestone(group)
-    return "not reported" if rate is None else f"{words} {rate:.0%}"
 
 
 def _tail(values: Numbers, share: float) -> float:
@@ -185,7 +197,7 @@ STATS: dict[str, Callable[..., str]] = {  # of a group g, the table's scores s a
     "reached": lambda g, s, m, level: reached(g, m, float(level)),
     "first": lambda g, s, m: _thousands(median(waits_of(g.runs, m))),
     "met": lambda g, s, m: met(g, m),
-    "milestone": lambda g, s: _milestone(g),
+    "milestone": lambda g, s: milestone(g),
 }
 """Statistics of a task and method by name: "final" and "area" are the value over the last tenth of
 the steps and the mean height of the curve, over seeds; "finals", "areas", "last", "best", "tail"

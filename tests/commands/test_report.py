@@ -20,7 +20,7 @@ def run_folder(tmp_path):
     return folder
 
 
-def test_a_report_is_written_and_told(run_folder, tmp_path, capsys):
+def test_a_report_is_written(run_folder, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert main(["report", str(run_folder), "-o", str(out), "--title", "My runs"]) == 0
     assert "<h1>My runs</h1>" in out.read_text()
@@ -42,7 +42,7 @@ def test_what_there_was_no_room_for_is_named(run_folder, tmp_path, capsys):
         (["{tmp}/reach", "--video-mb", "-1"], "--video-mb is -1"),
     ],
 )
-def test_mistakes_are_told_in_a_line(arguments, words, run_folder, tmp_path, capsys):
+def test_mistakes_are_reported_in_one_line(arguments, words, run_folder, tmp_path, capsys):
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
     assert main(["report", *arguments]) != 0
     assert words in capsys.readouterr().err
@@ -80,18 +80,14 @@ def test_videos_that_lead_elsewhere_or_are_unfinished_are_left_out(
     assert base64.b64encode(SECRET.encode()).decode() not in page.read_text()
 
 
-ODD_ROWS = [
-    *("1e308", "-1e308", "1e999", "NaN", "null", '"x"', "[]", "true", f"1{'0' * 400}"),
-    "123456789012345678901234567890",
-]
-
-
-@pytest.mark.parametrize("value", ODD_ROWS)
-@pytest.mark.parametrize("name", ["step", "eval/success", "eval/return"])
-def test_an_odd_row_is_left_out_and_kills_no_report(run_folder, tmp_path, name, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("step", "null"), ("step", '"x"'), ("eval/success", "NaN"), ("eval/return", "Infinity")],
+)
+def test_a_row_without_a_step_or_with_values_that_are_not_finite(run_folder, tmp_path, name, value):
     with (run_folder / "metrics.jsonl").open("a") as file:
-        row = {"step": "2", "eval/success": "1", "eval/return": "3"} | {name: value}
-        for _ in range(2):
+        for step in (3, 4):
+            row = {"step": str(step), "eval/success": "1", "eval/return": "3"} | {name: value}
             file.write("{" + ", ".join(f'"{key}": {text}' for key, text in row.items()) + "}\n")
         file.write("rubbish\n")
     other = shutil.copytree(run_folder, tmp_path / "other")
@@ -100,50 +96,12 @@ def test_an_odd_row_is_left_out_and_kills_no_report(run_folder, tmp_path, name, 
     assert main(["report", str(run_folder), str(other), "-o", str(page)]) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        *((name, text) for name in ("config.json", "about.json") for text in ("[]", "3", "null")),
-        *(("config.json", text) for text in ('{"seed": "x"}', '{"steps": []}', '{"task": 3}')),
-        *(("about.json", text) for text in ('{"resumed": 4}', '{"versions": []}', '"Unterm')),
-    ],
-)
-def test_files_of_a_wrong_shape_are_named(run_folder, tmp_path, name, content, capsys):
+@pytest.mark.parametrize("name", ["config.json", "about.json"])
+@pytest.mark.parametrize("content", ["[]", '"Unterm'])
+def test_files_that_are_no_json_objects_are_named(run_folder, tmp_path, name, content, capsys):
     (run_folder / name).write_text(content)
     assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
     assert str(run_folder / name) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"step": "x", "planes": [], "films": []},
-        {"step": 3, "planes": 3, "films": []},
-        {"step": float("inf"), "planes": [{"shared": True}], "films": []},
-        {"step": 0, "planes": [{"shared": True}], "films": []},
-        {"step": 10**400, "planes": [{"shared": True}], "films": []},
-        {"step": 3, "planes": [{}], "films": []},
-        {"step": 3, "planes": [], "films": [{"kind": 3}]},
-        {"step": 3, "planes": [], "films": 7},
-    ],
-)
-def test_records_of_a_wrong_shape_are_named(run_folder, tmp_path, record, capsys):
-    save(run_folder / "novelty" / "step_000000000003.safetensors", record)
-    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
-    error = capsys.readouterr().err
-    assert str(run_folder / "novelty") in error
-    assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize("name", ["steps", "seed"])
-def test_settings_of_4000_digits_are_named(run_folder, tmp_path, name, capsys):
-    config = json.loads((run_folder / "config.json").read_text())
-    (run_folder / "config.json").write_text(json.dumps(config | {name: 10**4000}))
-    assert main(["report", str(run_folder), "-o", str(tmp_path / "page.html")]) == 1
-    error = capsys.readouterr().err
-    assert f"{run_folder / 'config.json'} has" in error
-    assert f"for {name}" in error
-    assert len(error) < 500
 
 
 def test_a_record_that_leads_elsewhere_is_not_read(run_folder, tmp_path, capsys):
@@ -154,15 +112,8 @@ def test_a_record_that_leads_elsewhere_is_not_read(run_folder, tmp_path, capsys)
     assert "is a symbolic link" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("[]", "3", "null", "{}", '"Unterm', '{"runs": 3}', '{"runs": [3]}', '{"runs": [{}]}'),
-        *('{"runs": [], "plan": 3}', '{"runs": [], "plan": {"metric": 3}}'),
-        '{"runs": [{"name": "reach", "labels": {"a": 3}, "settings": {}}]}',
-    ],
-)
-def test_a_study_of_a_wrong_shape_is_named(run_folder, tmp_path, content, capsys):
+@pytest.mark.parametrize("content", ["[]", "{}", '"Unterm', '{"runs": 3}'])
+def test_a_damaged_study_is_named_and_kept(run_folder, tmp_path, content, capsys):
     (tmp_path / "study" / "runs").mkdir(parents=True)
     run_folder.rename(tmp_path / "study" / "runs" / "reach")
     (tmp_path / "study" / "study.json").write_text(content)

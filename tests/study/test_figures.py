@@ -9,17 +9,16 @@ import matplotlib
 import numpy as np
 import pytest
 
-from mimex.study.figures import STYLE, curves_figure, figures_of, save, scores_figure
+from mimex.study import figures
+from mimex.study.figures import STYLE, figures_of, save
 from mimex.study.groups import group_runs
-from mimex.study.panels import print_styles
 from mimex.study.runs import find_runs
 
 TASKS, METHODS = ("FrankaReach", "KukaPick"), ("none", "mimex")
-LOOK = print_styles(METHODS)
 STEPS = 10_000 * np.arange(1, 6)
 
 
-def write_study(path: Path, seeds: int, figure: str = "curves", name: str = "mine") -> Path:
+def write_study(path: Path, seeds: int) -> Path:
     planned = []
     for task in TASKS:
         for place, method in enumerate(METHODS):
@@ -36,25 +35,30 @@ def write_study(path: Path, seeds: int, figure: str = "curves", name: str = "min
                 (run / "metrics.jsonl").write_text(text)
                 labels = {"method": f"method {method}"}
                 planned.append({"name": run.name, "task": task, "seed": seed, "labels": labels})
-    plan = {"name": name, "figure": figure, "metric": "eval/success"}
+    plan = {"name": "mine", "metric": "eval/success"}
     (path / "study.json").write_text(json.dumps({"plan": plan, "runs": planned}))
     return path
+
+
+def drawn(groups, name: str):
+    """A figure of some groups, by name."""
+    return dict(figures.draw_figures(groups, "eval/success"))[name]
 
 
 def lines_of(axes) -> dict[str, np.ndarray]:
     return {line.get_label(): line.get_ydata() for line in axes.get_lines()}
 
 
-def test_a_study_becomes_files_that_say_their_methods(tmp_path):
+def test_a_study_becomes_files_with_its_methods(tmp_path):
     paths = figures_of(write_study(tmp_path / "study", seeds=3), tmp_path / "figures")
-    names = {"curves", "aggregate", "profiles"}
+    names = {"curves", "scores", "aggregate"}
     assert {path.name for path in paths} == {
         f"{n}.{f}" for n in names for f in ("png", "pdf", "svg")
     }
     assert all(path.stat().st_size > 5_000 for path in paths)
-    drawn = (tmp_path / "figures" / "curves.svg").read_text()
+    text = (tmp_path / "figures" / "curves.svg").read_text()
     for words in (*TASKS, "method none", "method mimex", "success rate", "3 seeds"):
-        assert words in drawn
+        assert words in text
     assert (tmp_path / "figures" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "figures" / "curves.pdf").read_bytes().startswith(b"%PDF")
 
@@ -63,44 +67,31 @@ def test_the_same_runs_give_the_same_files(tmp_path):
     groups = group_runs(find_runs([write_study(tmp_path / "study", seeds=1)]))
     with matplotlib.rc_context(STYLE):
         once, again = (
-            save(curves_figure(groups, "eval/success", LOOK), tmp_path / name, ["svg", "pdf"])
+            save(drawn(groups, "curves"), tmp_path / name, ["svg", "pdf"])
             for name in ("once", "again")
         )
     for one, other in zip(once, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "expected"),
-    [
-        ("ablation", "sequence-length", {"curves", "ablation", "aggregate", "profiles"}),
-        ("difficulty", "mine", {"curves", "bars", "difficulty", "aggregate", "profiles"}),
-    ],
-)
-def test_the_plan_says_what_is_drawn(tmp_path, kind, name, expected):
-    study = write_study(tmp_path / "study", seeds=1, figure=kind, name=name)
-    paths = figures_of(study, tmp_path, formats=["png"])
-    assert {path.stem for path in paths} == expected
-
-
 def test_curves_are_means_with_bands_where_there_are_two_seeds_or_more(tmp_path):
     groups = group_runs(find_runs([write_study(tmp_path, seeds=2)]))
-    figure = curves_figure(groups, "eval/success", LOOK)
+    figure = drawn(groups, "curves")
     assert [axes.get_title() for axes in figure.axes] == list(TASKS)
-    drawn = lines_of(figure.axes[0])
-    assert drawn["none"] == pytest.approx(1.05 * STEPS / 2e5)
-    assert drawn["mimex"] == pytest.approx(2.05 * STEPS / 2e5)
+    lines = lines_of(figure.axes[0])
+    assert lines["none"] == pytest.approx(1.05 * STEPS / 2e5)
+    assert lines["mimex"] == pytest.approx(2.05 * STEPS / 2e5)
     assert len(figure.axes[0].collections) == 2
 
     alone = group_runs([group.runs[0] for group in groups])
-    figure = curves_figure(alone, "eval/success", LOOK)
+    figure = drawn(alone, "curves")
     assert set(lines_of(figure.axes[0])) == {"none", "mimex"}
     assert len(figure.axes[0].collections) == 0
 
 
 def test_final_scores_are_bars_with_a_dot_for_every_run(tmp_path):
     groups = group_runs(find_runs([write_study(tmp_path, seeds=3)]))
-    figure = scores_figure(groups, "eval/success", LOOK, with_curves=False)
+    figure = drawn(groups, "scores")
     axes = figure.axes[0]
     assert [bar.get_height() for bar in axes.patches] == pytest.approx([1.1 / 4, 2.1 / 4])
     assert [word.get_text() for word in axes.get_xticklabels()] == ["none", "mimex"]
@@ -111,18 +102,18 @@ def test_final_scores_are_bars_with_a_dot_for_every_run(tmp_path):
     ]
 
 
-def test_waits_are_drawn_where_a_run_met_a_reward(tmp_path):
+def test_first_rewards_are_drawn_if_there_are_any(tmp_path):
     study = write_study(tmp_path / "study", seeds=1)
     metrics = study / "runs" / "KukaPick-mimex-0" / "metrics.jsonl"
     metrics.write_text(metrics.read_text() + '{"step": 60000, "explore/first_reward": 55000}\n')
     paths = figures_of(study, tmp_path, formats=["svg"])
-    assert "waits" in {path.stem for path in paths}
-    drawn = (tmp_path / "waits.svg").read_text()
-    for words in (*TASKS, "method none", "runs without a reward yet", "1 seed each"):
-        assert words in drawn
+    assert "first_reward" in {path.stem for path in paths}
+    text = (tmp_path / "first_reward.svg").read_text()
+    for words in (*TASKS, "method none", "runs without a reward", "1 seed each"):
+        assert words in text
 
 
-def test_unfinished_runs_are_told(tmp_path):
+def test_unfinished_runs_are_noted(tmp_path):
     study = write_study(tmp_path / "study", seeds=2)
     config = study / "runs" / "KukaPick-none-1" / "config.json"
     config.write_text(config.read_text().replace("50000", "90000"))

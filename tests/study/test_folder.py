@@ -6,7 +6,7 @@ from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 from mimex.study.plan_file import find_plan
 
-PLAN = find_plan("mask-ratio")
+PLAN = find_plan("ablations")
 
 
 def a_run(**settings):
@@ -53,7 +53,7 @@ def test_the_record_keeps_all_runs_that_were_ever_asked_for(tmp_path):
     study = json.loads((tmp_path / "study.json").read_text())
     assert [run["name"] for run in study["runs"]] == [run.name for run in PLAN.runs("cpu", seeds=2)]
     assert study["plan"]["metric"] == "eval/success"
-    assert study["runs"][0]["labels"] == {"mask-ratio": "20%"}
+    assert study["runs"][0]["labels"] == {"ablation": "base"}
 
 
 def test_more_steps_continue_a_study_and_other_settings_do_not(tmp_path):
@@ -61,20 +61,20 @@ def test_more_steps_continue_a_study_and_other_settings_do_not(tmp_path):
     folder.record(PLAN, "cpu", [a_run(**{"rnd.hidden": (8, 8)})])
     folder.record(PLAN, "cpu", [a_run(steps=200, **{"rnd.hidden": (8, 8)})])
     assert folder.read()["runs"][0]["settings"]["steps"] == 200
-    with pytest.raises(ValueError, match="holds another study: run-0"):
+    with pytest.raises(ValueError, match="has another study: run-0"):
         folder.record(PLAN, "cpu", [a_run(**{"rnd.hidden": (8, 9)})])
 
 
-def test_the_last_words_of_a_log_are_its_last_lines(tmp_path):
+def test_the_tail_of_a_log_is_its_last_lines(tmp_path):
     folder = StudyFolder(tmp_path)
-    assert folder.last_words("run-0") == []
+    assert folder.log_tail("run-0") == []
     folder.log("run-0").parent.mkdir()
     folder.log("run-0").write_text("one\n\ntwo  \nthree\n")
-    assert folder.last_words("run-0", lines=2) == ["two", "three"]
+    assert folder.log_tail("run-0", lines=2) == ["two", "three"]
 
 
 @pytest.mark.parametrize("step", ['"x"', "null", "[]", "{}"])
-def test_a_row_whose_step_is_no_number_is_passed_over(tmp_path, step):
+def test_a_row_whose_step_is_no_number_is_skipped(tmp_path, step):
     folder = StudyFolder(tmp_path)
     metrics(folder, f'{{"step": 2, "a": 3}}\n{{"step": {step}}}\n')
     assert folder.latest("run-0") == {"step": 2, "a": 3}

@@ -15,7 +15,6 @@ from mimex.study.panels import (
     DASHES,
     OKABE_ITO,
     draw_curves,
-    draw_profiles,
     draw_survival,
     print_styles,
     styles,
@@ -56,26 +55,10 @@ def test_bands_of_success_stay_between_none_and_all():
     assert (heights.min(), heights.max()) == (0.0, 1.0)
 
 
-def test_methods_differ_in_colour_and_in_dashes():
+def test_methods_differ_in_color_and_in_dashes():
     look = print_styles(["none", "icm", "rnd", "mimex"])
-    assert len({style.colour for style in look.values()}) == 4
+    assert len({style.color for style in look.values()}) == 4
     assert {style.dashes for style in look.values()} == set(DASHES)
-
-
-def test_a_profile_of_one_run_is_a_line_without_a_band():
-    axes = Figure().add_subplot()
-    scores = {"none": {"t": np.array([0.5])}, "mimex": {"t": np.array([0.2, 0.8])}}
-    draw_profiles(axes, scores, "eval/success", print_styles(["none", "mimex"]))
-    assert set(lines_of(axes)) == {"none", "mimex"}
-    assert len(axes.collections) == 1
-
-
-def test_a_profile_of_runs_that_never_succeed_shows_all_levels():
-    axes = Figure().add_subplot()
-    draw_profiles(axes, {"none": {"t": np.zeros(3)}}, "eval/success", print_styles(["none"]))
-    (line,) = axes.get_lines()
-    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (0.0, 1.0)
-    assert not line.get_ydata().any()
 
 
 def test_waits_are_steps_down_from_all_runs():
@@ -95,17 +78,17 @@ def test_waits_are_steps_down_from_all_runs():
 
 def test_the_usual_methods_look_the_same_in_every_study():
     many, few = styles(["none", "icm", "rnd", "mimex"]), styles(["mimex", "T = 3", "none"])
-    assert many["none"].colour == BASELINES[0]
+    assert many["none"].color == BASELINES[0]
     assert few["mimex"] == many["mimex"]
     assert few["none"] == many["none"]
     assert few["T = 3"] not in (few["mimex"], few["none"])
 
 
-def test_methods_differ_in_colour_first_and_then_in_dashes():
+def test_methods_differ_in_color_first_and_then_in_dashes():
     found = styles([f"T = {length}" for length in range(20)])
     assert len(set(found.values())) == 20
     first = list(found.values())[: len(OKABE_ITO)]
-    assert len({style.colour for style in first}) == len(OKABE_ITO)
+    assert len({style.color for style in first}) == len(OKABE_ITO)
     assert all(style.dashes == () for style in first)
 
 

@@ -77,7 +77,6 @@ def test_some_of_what_is_compared_can_be_chosen():
         (lambda: a_plan().runs("cpu", seeds=0), "--seeds is 0"),
         (lambda: a_plan().runs("cpu", settings={"seed": 3}), "sets seed to 3"),
         (lambda: a_plan(first_seed=-1), "first_seed"),
-        (lambda: a_plan(figure="curve"), "did you mean 'curves'"),
         (lambda: a_plan(tasks=()), "has no tasks"),
         (lambda: a_plan(axes={"method": {}}), "'method' of the plan 'mine' has no choices"),
         (
@@ -156,29 +155,3 @@ def test_a_run_that_would_end_at_once_is_refused_before(run, words, capsys):
 def test_settings_that_are_not_given_are_those_of_the_preset():
     assert a_run().config().ppo.epochs == 3
     assert a_run(preset="paper").config().ppo.epochs == 10
-
-
-def test_what_runs_ask_a_cluster_for_is_no_setting_of_theirs():
-    big = {"mimex": {"bonus": "mimex", "cluster.gpus": 0.25}, "none": {"bonus": "none"}}
-    plan = Plan(
-        "mine",
-        ("FrankaReach", "KukaReach"),
-        {"bonus": big},
-        {"cpu": Scale("", {"steps": 1}, {"KukaReach": {"cluster.cpus": 4}})},
-    )
-    runs = {run.name: run for run in plan.runs("cpu", seeds=1)}
-    asked = {name: (run.cpus, run.gpus) for name, run in runs.items()}
-    assert asked == {
-        "FrankaReach-mimex-0": (None, 0.25),
-        "FrankaReach-none-0": (None, 0.0),
-        "KukaReach-mimex-0": (4, 0.25),
-        "KukaReach-none-0": (4, 0.0),
-    }
-    assert not any("cluster" in word for run in runs.values() for word in run.arguments)
-    for wrong, words in (
-        ({"cluster.cpus": 0.5}, "cluster.cpus is 0.5"),
-        ({"cluster.gpus": -1}, "cluster.gpus is -1"),
-        ({"cluster.gpu": 1}, "cluster.gpus"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            plan.runs("cpu", settings=wrong)

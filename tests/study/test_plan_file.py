@@ -1,4 +1,3 @@
-import os
 from dataclasses import replace
 
 import pytest
@@ -48,17 +47,17 @@ def test_settings_may_be_dotted_nested_or_spelt_as_flags(tmp_path):
     [
         ("about =", "abuot =", "a field is 'abuot'.*did you mean 'about'"),
         ("[scales.cpu]", "[scales.cpu]\nsteps = 3", "a field of scales.cpu is 'steps'"),
-        ("seeds = 7", "seeds = true", "seeds is True, but must be a whole number"),
+        ("seeds = 7", "seeds = true", "seeds is True, but must be an integer"),
         ("\nKukaPick = {", "\nKuka = {", "did you mean 'KukaPick'"),
         ('tasks = ["KukaReach", "KukaPick"]', 'tasks = "KukaPick"', "must be a list"),
         ('tasks = ["KukaReach", "KukaPick"]', "", "tasks is missing"),
-        ('"20%" = {', '"20%" = 3 #', "axes.mask-ratio.20% is 3, but must be a table"),
+        ('"K = 5" = {', '"K = 5" = 3 #', "axes.ablation.K = 5 is 3, but must be a table"),
         ("about =", "about", "is not TOML"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(before, after, words, tmp_path):
     path = tmp_path / "mine.toml"
-    text = PLANS["mask-ratio"].read_text()
+    text = PLANS["ablations"].read_text()
     assert before in text
     path.write_text(text.replace(before, after, 1))
     with pytest.raises(ValueError, match=words) as error:
@@ -66,44 +65,18 @@ def test_a_mistake_is_named_with_its_place(before, after, words, tmp_path):
     assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("x = " + "[" * 5000, "nested too deeply"),
-        (f"{'.'.join('a' * 5000)} = 1", "nested too deeply"),
-        (f"seeds = {'1' * 5000}", "4300 digits"),
-    ],
-)
-def test_a_file_that_python_cannot_read_is_named(tmp_path, text, words):
-    path = tmp_path / "mine.toml"
-    path.write_text(f"{PLANS['mask-ratio'].read_text()}\n[settings.more]\n{text}")
-    with pytest.raises(ValueError, match=words) as error:
-        read_plan(path)
-    assert str(path) in str(error.value)
-
-
-def test_a_pipe_is_no_plan(tmp_path):
-    os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(OSError, match=r"pipe\.toml is no regular file"):
-        find_plan(str(tmp_path / "pipe.toml"))
-    (tmp_path / "link.toml").symlink_to(PLANS["mask-ratio"])  # which its user has named
+def test_a_plan_is_a_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a file; mimex study init"):
+        find_plan(str(tmp_path / "missing.toml"))
+    (tmp_path / "link.toml").symlink_to(PLANS["ablations"])
     assert find_plan(str(tmp_path / "link.toml")).tasks
-
-
-@pytest.mark.parametrize("seeds", [10**6, 10**30, 10**400])
-def test_more_runs_than_anybody_makes_are_refused(tmp_path, seeds):
-    path = tmp_path / "mine.toml"
-    text = PLANS["mask-ratio"].read_text()
-    path.write_text(f"seeds = {seeds}\n{text.replace('seeds =', '# seeds =')}")
-    with pytest.raises(ValueError, match=r"seeds is .* at most 100,000"):
-        read_plan(path).runs("cpu")
 
 
 def test_a_file_is_not_overwritten(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("precious")
     with pytest.raises(FileExistsError, match="choose another name"):
-        copy_plan("mask-ratio", path)
+        copy_plan("ablations", path)
     assert path.read_text() == "precious"
 
 
@@ -140,43 +113,41 @@ def test_every_run_of_every_plan_is_one_that_can_be_made(name, scale):
 def test_the_papers_figures_are_there_with_seven_seeds():
     assert count("baselines-pixmc") == 8 * 4 * 7
     assert count("baselines-dmc") == 6 * 4 * 7
-    assert count("sequence-length") == 2 * 5 * 7
-    assert count("masks-per-window") == 2 * 2 * 7
-    assert count("decoder-size") == 2 * 2 * 7
-    assert count("mask-ratio") == 2 * 3 * 7
-    assert count("mask-type") == 2 * 4 * 7
+    assert count("ablations") == 2 * 12 * 7
     assert count("reward-sparsity") == 4 * 7
     assert count("difficulty") == 8 * 3  # ours: one seed
 
 
 def test_the_gate_differs_from_its_control_by_the_starts_alone():
     runs = {run.name: dict(run.settings) for run in find_plan("gate").runs("cpu")}
-    cheat, constant = runs["FrankaPick-cheat-0"], runs["FrankaPick-constant-0"]
-    assert cheat.pop("world.expert_starts") == 0.1
-    assert cheat == constant
+    oracle, constant = runs["FrankaPick-oracle-0"], runs["FrankaPick-constant-0"]
+    assert oracle.pop("world.expert_starts") == 0.1
+    assert oracle == constant
 
 
 def test_ablations_are_made_with_mimex_on_two_kuka_tasks():
-    for name in ("sequence-length", "masks-per-window", "decoder-size", "mask-ratio", "mask-type"):
-        for run in find_plan(name).runs("paper", seeds=1):
-            assert run.task in ("KukaReach", "KukaPick")
-            assert (run.settings["bonus"], run.settings["reward"]) == ("mimex", "sparse")
+    for run in find_plan("ablations").runs("paper", seeds=1):
+        assert run.task in ("KukaReach", "KukaPick")
+        assert (run.settings["bonus"], run.settings["reward"]) == ("mimex", "sparse")
 
 
 def test_the_larger_decoder_is_the_papers():
-    runs = {run.name: run for run in find_plan("decoder-size").runs("paper")}
-    assert runs["KukaPick-larger-0"].config().mimex.size == replace(LARGER, class_token=True)
+    runs = {run.name: run for run in find_plan("ablations").runs("paper")}
+    assert runs["KukaPick-larger-decoder-0"].config().mimex.size == replace(
+        LARGER, class_token=True
+    )
 
 
-def test_feature_masks_hide_what_the_paper_studied():
+def test_masks_are_those_of_the_paper():
     found = {
-        (config.mimex.mask_type, config.mimex.mask_ratio)
-        for config in (run.config() for run in find_plan("mask-type").runs("cpu", seeds=1))
+        (run.settings["mimex.mask_type"], run.settings["mimex.mask_ratio"])
+        for run in find_plan("ablations").runs("cpu", seeds=1)
     }
-    assert found == {("time", 0.7), ("feature", 0.8), ("feature", 0.9), ("feature", 0.95)}
+    times = {("time", ratio) for ratio in (0.2, 0.5, 0.7)}
+    assert found == times | {("feature", ratio) for ratio in (0.8, 0.9, 0.95)}
 
 
-def test_reward_sparsity_asks_the_papers_four_questions():
+def test_reward_sparsity_has_the_papers_four_methods():
     assert labels("reward-sparsity") == {
         ("dense, none",),
         ("sparse, none",),
@@ -194,5 +165,5 @@ def test_published_budgets_are_whole_updates_and_betas_are_as_said():
 
 
 def test_a_misspelt_plan_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match="did you mean 'mask-ratio'"):
-        find_plan("mask-rate")
+    with pytest.raises(ValueError, match="did you mean 'ablations'"):
+        find_plan("ablation")

@@ -91,11 +91,11 @@ def test_runs_of_a_lost_node_continue_elsewhere_from_their_checkpoint(cluster, t
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_run_goes_where_there_is_what_its_plan_asks_for(cluster, tiny_plan, tmp_path):
+def test_a_run_goes_to_a_node_with_a_gpu_if_it_needs_one(cluster, tiny_plan, tmp_path):
     head = cluster.head_node.all_processes["raylet"][0].process.pid
     node = cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=80 * 2**20)
     raylet = node.all_processes["raylet"][0].process.pid
-    more = ("--set", "cluster.gpus=1")
+    more = ("--gpus", "1")
     study = start_study(tiny_plan, tmp_path / "study", cluster.address, *more)
     seen = set()
     while study.poll() is None:  # two runs, one after the other
@@ -117,7 +117,7 @@ def test_a_stopped_study_lets_the_clusters_runs_save(cluster, tiny_plan, tmp_pat
     study.send_signal(signal.SIGINT)
     said, _ = study.communicate(timeout=120)
     assert study.returncode == 130
-    assert "the same command continues" in said
+    assert "the same command resumes" in said
     (log,) = (out / "logs").iterdir()  # the run that waited was not begun
     assert "stopped by SIGTERM" in log.read_text()
 

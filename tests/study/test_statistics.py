@@ -16,7 +16,6 @@ from mimex.study.statistics import (
     interval,
     iqm,
     mean,
-    performance_profile,
     probability_of_improvement,
 )
 
@@ -108,7 +107,6 @@ def test_tasks_are_drawn_from_apart():
     "ask",
     [
         lambda scores: interval(scores),
-        lambda scores: performance_profile(scores, [0.5]),
         lambda scores: curve_band({task: [[x] for x in xs] for task, xs in scores.items()}),
         lambda scores: probability_of_improvement(scores, scores),
     ],
@@ -122,7 +120,7 @@ def test_one_run_has_no_interval(ask):
 @pytest.mark.parametrize("scores", [{}, {"a": []}, {"a": [0.0, np.nan]}])
 def test_what_is_no_score_is_refused(scores):
     for ask in (mean, iqm, interval):
-        with pytest.raises(ValueError, match=r"no tasks|no runs|not finite"):
+        with pytest.raises(ValueError, match=r"no scores|no runs|not finite"):
             ask(scores)
 
 
@@ -141,13 +139,6 @@ def test_a_band_is_the_interval_at_each_point(statistic):
         assert (band.value[point], band.low[point], band.high[point]) == pytest.approx(
             (alone.value, alone.low, alone.high)
         )
-
-
-def test_a_profile_is_the_share_of_runs_above_each_level():
-    profile = performance_profile({"a": [0.2, 0.4], "b": [0.1, 0.5, 0.9]}, [0.0, 0.3, 0.4, 1.0])
-    assert profile.value == pytest.approx([1.0, (1 / 2 + 2 / 3) / 2, (0 + 2 / 3) / 2, 0.0])
-    assert (profile.low >= 0).all()
-    assert (profile.high <= 1).all()
 
 
 def test_the_probability_of_improvement_counts_pairs_and_half_of_ties():

@@ -56,15 +56,6 @@ def test_a_run_cut_off_where_another_meets_a_reward_was_still_waiting():
     assert survival_curve(waits([5], [5, 7]))[1] == pytest.approx([1, 2 / 3, 2 / 3])
 
 
-@settings(deadline=None, max_examples=30)
-@given(WAITS)
-def test_the_curve_is_scipys(x):
-    steps, shares = survival_curve(x)
-    expected = scipy.stats.ecdf(scipys(x)).sf
-    assert steps[1:].tolist() == expected.quantiles.tolist()
-    assert shares[1:] == pytest.approx(expected.probabilities)
-
-
 def test_medians_of_the_textbook():
     assert (median(TREATED), median(PLACEBO)) == (23, 8)
 

@@ -62,7 +62,9 @@ def test_runs_are_made_once_and_skipped_when_finished(tiny_plan, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_failed_run_is_tried_twice_and_told_with_its_last_words(tiny_plan, tmp_path, capsys):
+def test_a_failed_run_is_tried_twice_and_reported_with_the_tail_of_its_log(
+    tiny_plan, tmp_path, capsys
+):
     text = tiny_plan.read_text().replace('none = { bonus = "none" }', "broken = { ppo.lr = 1e30 }")
     tiny_plan.write_text(text)
     out = tmp_path / "study"
@@ -97,7 +99,7 @@ def test_a_stopped_study_lets_its_runs_save_and_continues(tiny_plan, tmp_path):
         process.send_signal(number)
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 128 + number
-        assert "the same command continues" in said
+        assert "the same command resumes" in said
         assert not processes_of(out)
         reached = [rows(run)[-1]["step"] for run in runs]
         for run, step in zip(runs, reached, strict=True):

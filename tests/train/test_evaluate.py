@@ -32,7 +32,7 @@ def test_wilson_agrees_with_published_numbers():
 
 
 def test_wilson_refuses_what_cannot_be():
-    with pytest.raises(ValueError, match="3 successes of 2 trials"):
+    with pytest.raises(ValueError, match=r"k \(3\) must not be greater than n \(2\)"):
         wilson(3, 2)
 
 

@@ -1,4 +1,4 @@
-"""`mimex report`: runs as one page to look at and to send."""
+"""`mimex report`: one HTML page about some runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mimex.study.report import VIDEO_MEGABYTES, write_report
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """Write one self-contained HTML page about some runs: no server, no network."""
+    """Write a self-contained HTML page about some runs."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, folders of run folders, or folders of studies."""
+    """Run folders, folders of run folders, or study folders."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
-    """The page."""
+    """The HTML file to write."""
     title: str | None = None
-    """Of the page; by default the folder's name."""
+    """Page title; the folder's name by default."""
     video_mb: float = VIDEO_MEGABYTES
-    """Room for the run folders' videos (MB); the page names those that did not fit."""
+    """Maximum size of all embedded videos (MB); the page lists videos that did not fit."""
 
 
 def run(arguments: Sequence[str]) -> int:

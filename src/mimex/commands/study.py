@@ -1,4 +1,4 @@
-"""`mimex study`: whole experiments, from a plan to figures and a report."""
+"""`mimex study`: experiments with many runs, from a plan to figures and a report."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ BACKENDS = ("local", "ray")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which runs."""
+    """A selection of a plan's runs."""
 
     plan: tyro.conf.Positional[str]
-    """A plan's name (mimex study list), or a TOML file (mimex study init)."""
+    """Name of a plan (mimex study list) or TOML file (mimex study init)."""
     scale: str = "cpu"
-    """How much the plan is given: cpu, paper, or what your own plan says."""
+    """Compute budget: cpu, paper, or another scale of the plan."""
     seeds: int | None = None
-    """How many seeds: 0, 1, 2, ...; by default as many as the plan says."""
+    """Number of seeds; by default as in the plan."""
     tasks: tuple[str, ...] = ()
-    """Some of the plan's tasks; all if left out."""
+    """A subset of the plan's tasks; all by default."""
     only: tuple[str, ...] = ()
-    """Some of what it compares, by label, such as none rnd; all if left out."""
+    """A subset of the plan's methods by label, such as none rnd; all by default."""
     set: tuple[str, ...] = ()
-    """Settings of every run, over the plan's, as NAME=VALUE: steps=3000000 scale.beta=0.01."""
+    """Settings of every run as NAME=VALUE, overriding the plan: steps=3000000 scale.beta=0.01."""
 
     def runs(self) -> tuple[Plan, list[PlannedRun]]:
-        """The plan and its runs."""
+        """Returns the plan and the selected runs."""
         plan = find_plan(self.plan)
         settings = dict(map(_setting, self.set))
         runs = plan.runs(
@@ -61,52 +61,54 @@ class Selection:
 
 @dataclass(frozen=True)
 class RunConfig(Selection):
-    """Make the runs of a plan, then figures and a report; the same command continues."""
+    """Run a plan, then write figures and a report. The same command resumes."""
 
     out: Path | None = None
-    """The study's folder; by default studies/PLAN-SCALE."""
+    """Study folder; studies/PLAN-SCALE by default."""
     jobs: int | None = None
-    """Runs side by side; by default one a core here, and as many as fit on a cluster."""
+    """Number of parallel runs; by default one per core, or as many as fit on the cluster."""
     threads: int | None = None
-    """Threads of each run; by default the cores divided by the jobs here, and 1 on a cluster."""
+    """Threads per run; by default cores divided by jobs, or 1 on a cluster."""
+    gpus: float = 0.0
+    """GPUs per run on a cluster, or a fraction of one."""
     backend: Annotated[str, tyro.conf.arg(metavar="{local,ray}")] = "local"
-    """Processes of this machine, or tasks of a Ray cluster that shares the study's folder."""
+    """Local processes, or tasks of a Ray cluster that shares the study folder."""
     address: str = "auto"
-    """Of the Ray cluster; auto for the one that this machine belongs to."""
+    """Address of the Ray cluster; auto for the one of this machine."""
     report: bool = True
     """Write figures/ and report.html at the end."""
 
 
 @dataclass(frozen=True)
 class ShowConfig(Selection):
-    """Print what a plan would run, without running it."""
+    """Print the runs of a plan without running them."""
 
     commands: bool = False
-    """Print the command of every run instead."""
+    """Print the command of every run instead of a table."""
 
 
 @dataclass(frozen=True)
 class InitConfig:
-    """Write a plan as a TOML file of your own to change."""
+    """Copy a built-in plan to a TOML file to edit."""
 
     file: tyro.conf.Positional[Path]
-    """Where to, such as mine.toml."""
-    like: str = "mask-ratio"
-    """The plan to begin with."""
+    """The file to write, such as mine.toml."""
+    like: str = "ablations"
+    """The plan to copy."""
 
 
 @dataclass(frozen=True)
 class ListConfig:
-    """List the plans that come with mimex."""
+    """List the built-in plans."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and does one of four things."""
+    """Reads the command line and runs a subcommand."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: mimex study {run,show,list,init} ... (--help after each tells more)\n")
+        print("usage: mimex study {run,show,list,init} ... (see --help of each)\n")
         print("\n".join(f"  {name:6}{kind.__doc__}" for name, (kind, _) in _ACTIONS.items()))
         return 0 if arguments else 2
-    name = choose("what to do with a study", arguments[0], tuple(_ACTIONS))
+    name = choose("the subcommand", arguments[0], tuple(_ACTIONS))
     kind, action = _ACTIONS[name]
     return action(tyro.cli(kind, args=arguments[1:], prog=f"mimex study {name}"))
 
@@ -120,28 +122,28 @@ def _run(config: RunConfig) -> int:
     with ExitStack() as stack:
         backend, threads = _backend(config)
         stack.callback(backend.close)
-        # A study is locked as a run is: by whoever writes to it, until that process ends.
+        # The lock of a study is that of a run folder.
         stack.enter_context(RunFolder(folder.path))
         folder.record(plan, config.scale, runs)
         jobs = min(backend.slots, len(runs))
-        print(f"{len(runs)} runs -> {folder.path}, {jobs} at once, {threads} threads each")
+        print(f"{len(runs)} runs -> {folder.path}, {jobs} in parallel, {threads} threads each")
         stop = stack.enter_context(StopRequest())
         table = stack.enter_context(StudyTable(folder, runs, plan.metric, jobs))
         ended = sweep(folder, runs, backend, threads=threads, stop=lambda: bool(stop), watch=table)
     if stop.signal is not None and ended.stopped:
-        print(f"stopped by {stop.signal.name}; the same command continues")
+        print(f"stopped by {stop.signal.name}; the same command resumes")
         return 128 + stop.signal
     if config.report and ended.done:
         _write_report(folder)
     print(f"{len(ended.done)} runs done, {len(ended.failed)} failed")
     for name, reason in ended.failed.items():
         print(f"\n{name} {reason}, after two attempts; {folder.log(name)} ends with:")
-        print("\n".join(f"  {line}" for line in folder.last_words(name)))
+        print("\n".join(f"  {line}" for line in folder.log_tail(name)))
     return 1 if ended.failed else 0
 
 
 def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
-    """The settings of all runs but for the seed, checked."""
+    """Returns the checked settings of all runs of the first seed."""
     configs = []
     for run in runs:
         if run.seed == runs[0].seed:
@@ -155,7 +157,7 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
 
 
 def _require_weights(config: TrainConfig) -> None:
-    """Raises an error if the run would not find the weights that it starts from."""
+    """Raises an error if the run needs pretrained weights that do not exist."""
     checkpoint = config.vision.checkpoint
     needed = config.observation == "pixels" and config.vision.encoder == "vit"
     if needed and (checkpoint is None or not checkpoint.exists()):
@@ -166,7 +168,7 @@ def _require_weights(config: TrainConfig) -> None:
 
 
 def _backend(config: RunConfig) -> tuple[Backend, int]:
-    """Where to run, and the threads of each run."""
+    """Returns the backend and the threads per run."""
     choose("--backend", config.backend, BACKENDS)
     for name, value in (("--jobs", config.jobs), ("--threads", config.threads)):
         if value is not None and value < 1:
@@ -175,7 +177,7 @@ def _backend(config: RunConfig) -> tuple[Backend, int]:
         from mimex.study.ray_backend import RayBackend
 
         threads = config.threads or 1
-        return RayBackend(config.address, threads, config.jobs), threads
+        return RayBackend(config.address, threads, gpus=config.gpus, jobs=config.jobs), threads
     cores = available_cores()
     jobs = config.jobs or max(1, cores // (config.threads or 1))
     return LocalBackend(jobs), config.threads or max(1, cores // jobs)
@@ -208,12 +210,12 @@ def _show(config: ShowConfig) -> int:
         seeds = len({run.seed for run in of_task})
         table.add_row(*map(printable, (task, *labels)), str(seeds), f"{of_task[0].steps:,}")
     console.print(table)
-    print(f"\n{len(runs)} runs, {sum(run.steps for run in runs):,} steps in all")
+    print(f"\n{len(runs)} runs, {sum(run.steps for run in runs):,} steps in total")
     return 0
 
 
 def _list(_: ListConfig) -> int:
-    table = Table("plan", "runs", "what it asks", box=None)
+    table = Table("plan", "runs", "question", box=None)
     for plan in map(find_plan, PLANS):
         table.add_row(plan.name, str(len(plan.runs("cpu"))), plan.about)
     Console().print(table)
@@ -224,18 +226,18 @@ def _init(config: InitConfig) -> int:
     if config.file.suffix != ".toml":
         raise ValueError(f"the file is {config.file}, but its name must end in .toml")
     copy_plan(config.like, config.file)
-    print(f"wrote {config.file}; mimex study show {config.file} tells what it would run")
+    print(f"wrote {config.file}; mimex study show {config.file} lists its runs")
     return 0
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, of which the value is read as TOML where it can be."""
+    """Parses NAME=VALUE; a value that is not TOML is a string."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ValueError(f"--set has {text!r}, but wants NAME=VALUE, such as steps=3000000")
+        raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as steps=3000000")
     try:
         read = tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):  # no TOML, or none that Python can read
+    except ValueError:
         read = value
     return name.replace("-", "_"), read
 

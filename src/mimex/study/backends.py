@@ -1,6 +1,6 @@
-"""Where runs are made, and the simplest place: processes of this machine.
+"""Backends that execute runs, and the local one, which uses processes of this machine.
 
-A run's process ends with whoever started it, and is never doubled.
+A run's process ends with the process that started it, and no run is started twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mimex.files import append_to
 from mimex.train.folder import FolderInUseError, RunFolder
 
 PATIENCE = 120.0
-"""Seconds that a run has to save itself when a study is stopped, before it is killed."""
+"""Seconds for a run to save a checkpoint when a study is stopped, before it is killed."""
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -29,47 +29,46 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class Job:
-    """A run to start, on this machine or on another one that sees the same folders."""
+    """A run to start, on this machine or on one that shares its folders."""
 
     name: str
     arguments: tuple[str, ...]  # of `mimex train`, without --out and --threads
     folder: Path
     log: Path
     threads: int
-    gpus: float = 0.0  # that it asks a cluster for
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What follows `mimex`."""
+        """Arguments of `mimex`."""
         where = ("--out", str(self.folder), "--threads", str(self.threads))
         return ("train", *self.arguments, *where)
 
 
 class Backend(Protocol):
-    """Makes runs somewhere."""
+    """Executes runs."""
 
     @property
     def slots(self) -> int:
-        """How many runs to hand over at once."""
+        """Number of parallel runs."""
 
     def start(self, job: Job) -> None:
-        """Takes over a run."""
+        """Starts a run."""
 
     def ended(self) -> dict[str, int]:
-        """Exit codes of the runs that ended since the last call, by name."""
+        """Returns exit codes of the runs that ended since the last call, by name."""
 
     def stop(self) -> None:
-        """Lets all runs save and end, and waits for it."""
+        """Asks all runs to save a checkpoint and end, and waits for them."""
 
     def close(self) -> None:
-        """Ends what still runs, and lets go of what it ran on."""
+        """Ends all runs and releases resources."""
 
 
 class LocalBackend:
-    """Runs as processes of this machine.
+    """Executes runs as processes of this machine.
 
     Args:
-        jobs: How many side by side.
+        jobs: Number of parallel runs.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -108,9 +107,9 @@ class LocalBackend:
 
 
 class Process:
-    """A job's process, started as soon as nobody else writes to its folder.
+    """A job's process, started as soon as no other process holds the lock of its folder.
 
-    Somebody else may be what is left of a study that was killed: it is waited for.
+    Another process may be left from a study that was killed.
     """
 
     def __init__(self, job: Job) -> None:
@@ -118,7 +117,7 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def poll(self) -> int | None:
-        """The exit code, or None before the end. Has to be asked for the process to start."""
+        """Starts the process if possible; returns its exit code, or None before the end."""
         if self._process is None:
             if not _in_use(self.job.folder):
                 self._process = _start(self.job)
@@ -126,18 +125,18 @@ class Process:
         return self._process.poll()
 
     def stop(self) -> None:
-        """Lets the run save and end."""
+        """Asks the run to save a checkpoint and end."""
         if self._process is not None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Ends the run at once."""
+        """Kills the run."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def wait(self, seconds: float) -> None:
-        """Waits for the end of what was started, so long at most."""
+        """Waits for the end of the process, at most for some seconds."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
@@ -145,15 +144,15 @@ class Process:
 
 def _start(job: Job) -> subprocess.Popen[bytes]:
     threads = {f"{library}_NUM_THREADS": str(job.threads) for library in ("OMP", "MKL", "OPENBLAS")}
-    starter = os.getpid()
+    parent = os.getpid()
 
-    def end_with_the_starter() -> None:
-        # In the new process, before the program: a starter that is killed takes it along, and
-        # SIGTERM lets it save. Other systems than Linux have no such order; there it runs on, and
-        # a study that is started again waits for it.
+    def end_with_parent() -> None:
+        # Runs in the child before exec: it gets SIGTERM when its parent is killed, and saves a
+        # checkpoint. Only Linux has this. Elsewhere the child continues, and a restarted study
+        # waits for it.
         if _LIBC is not None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != starter:  # it was killed in between
+            if os.getppid() != parent:  # it was killed in between
                 os._exit(128 + signal.SIGTERM)
 
     with append_to(job.log) as log:
@@ -164,8 +163,8 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | threads,
-            start_new_session=True,  # Ctrl-C is for the study, which passes it on once
-            preexec_fn=end_with_the_starter,
+            start_new_session=True,  # Ctrl-C goes to the study, which stops its runs
+            preexec_fn=end_with_parent,
         )
 
 

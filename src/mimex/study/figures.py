@@ -1,21 +1,18 @@
-"""The paper's figures, made from run folders, as PDF, PNG and SVG.
+"""Figures of a study, as PDF, PNG and SVG.
 
-    curves       one panel a task: the mean of each method's runs over steps, and its band
-    ablation     beside each such panel the final scores, the methods in the plan's order
-    bars         one panel a task: the final scores alone
-    difficulty   the bars, and a map of tasks and methods
-    aggregate    over all tasks: interquartile mean, mean, area under the curve
-    profiles     over all tasks: the share of runs above each score
-    waits        one panel a task: the share of runs that have met no reward yet, over steps
+    curves         one panel per task: the mean of each method's runs over steps
+    scores         one panel per task: the final scores of each method, in the plan's order
+    aggregate      over all tasks: interquartile mean, mean, area under the curve
+    first_reward   one panel per task: the fraction of runs without a reward, over steps
 
-Bands and whiskers are 95 % intervals; where there is one run alone there are none. Final scores
-are the mean of the last tenth of a run's steps; runs that did not reach their budget have none,
-and where budgets differ the smallest counts for all. Waits are of all runs, as far as they are.
+Bands and error bars are 95 % intervals, drawn for two or more runs. A final score is the mean over
+the last tenth of the steps of a finished run; if budgets differ, all runs of a task are cut at the
+smallest. The first reward is shown for all runs, also for unfinished ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +23,11 @@ from matplotlib.figure import Figure
 
 from mimex.envs.nearest import choose
 from mimex.files import replacing
-from mimex.study.difficulty import difficulty_figure
-from mimex.study.folder import StudyFolder, group_as_planned
-from mimex.study.groups import Group, TaskScores, comparable, final_scores
+from mimex.study.folder import group_as_planned
+from mimex.study.groups import Group, comparable, final_scores, seed_count
 from mimex.study.panels import (
     Styles,
     draw_curves,
-    draw_profiles,
     draw_scores,
     draw_survival,
     print_styles,
@@ -44,8 +39,8 @@ from mimex.study.survival import waits_of
 
 FORMATS = ("png", "pdf", "svg")
 
-WIDTH, HEIGHT = 2.6, 2.1  # of a panel (inches): two fit a column, four a page
-PANELS_A_ROW = 4
+WIDTH, HEIGHT = 2.6, 2.1  # inches per panel: two fit a column, four a page
+COLUMNS = 4
 
 STYLE: Any = {
     "font.size": 8,
@@ -65,15 +60,15 @@ STYLE: Any = {
 DPI = 200
 
 Panel = tuple[str, Callable[[Axes], None]]
-"""A title, and what draws the panel."""
+"""A title, and the function that draws the panel."""
 
 
 def figures_of(study: Path, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Draws a study as its plan says.
+    """Draws the figures of a study.
 
     Args:
-        study: The study's folder.
-        out: Where the files go.
+        study: The study folder.
+        out: Folder of the figures.
         formats: Some of "png", "pdf" and "svg".
 
     Returns:
@@ -81,142 +76,100 @@ def figures_of(study: Path, out: Path, formats: Sequence[str] = FORMATS) -> list
     """
     for name in formats:
         choose("formats", name, FORMATS)
-    kind = StudyFolder(study).read().get("plan", {}).get("figure", "curves")
     groups, metric = group_as_planned(find_runs([study]))
     with matplotlib.rc_context(STYLE):
         return [
             path
-            for name, figure in _figures(groups, metric, kind)
+            for name, figure in draw_figures(groups, metric)
             for path in save(figure, out / name, formats)
         ]
 
 
 def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Writes a figure in some formats, each whole or not at all."""
+    """Writes a figure in some formats, each file atomically."""
     paths = [path.with_name(f"{path.name}.{name}") for name in formats]
     for target in paths:
-        # Without the time, the same runs give the same file.
+        # Without the date, the same runs give the same file.
         stamp = {".svg": "Date", ".pdf": "CreationDate"}.get(target.suffix)
         with replacing(target) as aside:
             figure.savefig(aside, dpi=DPI, metadata={stamp: None} if stamp else None)
     return paths
 
 
-def _figures(groups: Sequence[Group], metric: str, kind: str) -> Iterator[tuple[str, Figure]]:
+def draw_figures(groups: Sequence[Group], metric: str) -> Iterator[tuple[str, Figure]]:
+    """Draws all figures of a study, by name."""
     look = print_styles(list(dict.fromkeys(group.label for group in groups)))
+    note = note_on(groups)
+    yield "curves", draw_panels(_by_task(draw_curves, groups, metric=metric, look=look), look, note)
     scores = final_scores(groups, metric)
-    yield "curves", curves_figure(groups, metric, look)
-    if kind == "difficulty":
-        yield "difficulty", difficulty_figure(groups)
-    if kind != "curves" and scores:
-        name = "bars" if kind == "difficulty" else kind
-        yield name, scores_figure(groups, metric, look, with_curves=kind == "ablation")
-    compared = comparable(scores)
-    if compared:
-        count = len(next(iter(compared.values())))
-        note = f"{count} task{'s' * (count > 1)}; {note_on(groups)}"
+    if scores:
+        panels = [
+            (task, partial(draw_scores, scores=found, metric=metric, look=look))
+            for task, of_task in by_task(groups).items()
+            if (found := final_scores(of_task, metric))
+        ]
+        yield "scores", draw_panels(panels, look, note, legend=False)
+    shared = comparable(scores)
+    if shared:
+        count = len(next(iter(shared.values())))
         areas = comparable(final_scores(groups, metric, area_under_curve))
-        yield "aggregate", aggregate_figure(compared, areas, metric, look, note)
-        panel = ("", partial(draw_profiles, scores=compared, metric=metric, look=look))
-        yield "profiles", draw_panels([panel], look, note, scale=1.5)
+        draw = partial(draw_scores, metric=metric, look=look)
+        panels = [
+            ("interquartile mean", partial(draw, scores=shared, statistic="iqm")),
+            ("mean", partial(draw, scores=shared)),
+            ("area under the curve", partial(draw, scores=areas, ylabel=title(metric))),
+        ]
+        tasks = f"{count} task{'s' * (count > 1)}; {note}"
+        yield "aggregate", draw_panels(panels, look, tasks, legend=False)
     if any(waits_of(group.runs).met.any() for group in groups):
-        yield "waits", waits_figure(groups, look)
+        note = f"{seed_count(groups)} each; runs without a reward are censored at their last step"
+        yield "first_reward", draw_panels(_by_task(draw_survival, groups, look=look), look, note)
 
 
-def curves_figure(groups: Sequence[Group], metric: str, look: Styles) -> Figure:
-    """One panel a task: the mean of each method's runs over steps, and its band."""
-    panels = [
-        (task, partial(draw_curves, groups=of_task, metric=metric, look=look))
+def _by_task(draw: Callable[..., None], groups: Sequence[Group], **options: Any) -> list[Panel]:
+    return [
+        (task, partial(draw, groups=of_task, **options))
         for task, of_task in by_task(groups).items()
     ]
-    return draw_panels(panels, look, note_on(groups))
-
-
-def scores_figure(
-    groups: Sequence[Group], metric: str, look: Styles, *, with_curves: bool
-) -> Figure:
-    """One panel a task with the final scores, and before it one with the curves, if asked for."""
-    panels: list[Panel | None] = []
-    for task, of_task in by_task(groups).items():
-        if with_curves:
-            panels.append((task, partial(draw_curves, groups=of_task, metric=metric, look=look)))
-        scores = final_scores(of_task, metric)
-        panels.append((task, partial(draw_scores, scores=scores, metric=metric, look=look)))
-    return draw_panels(panels, look, note_on(groups), legend=with_curves)
-
-
-def aggregate_figure(
-    scores: Mapping[str, TaskScores],
-    areas: Mapping[str, TaskScores],
-    metric: str,
-    look: Styles,
-    note: str,
-) -> Figure:
-    """Bars over all tasks: interquartile mean and mean of the final scores, area under curves."""
-    shown: dict[str, Any] = {"metric": metric, "look": look}
-    panels = [
-        ("interquartile mean", partial(draw_scores, scores=scores, statistic="iqm", **shown)),
-        ("mean", partial(draw_scores, scores=scores, **shown)),
-        (
-            "mean over the run (area)",
-            partial(draw_scores, scores=areas, height=title(metric), **shown),
-        ),
-    ]
-    return draw_panels(panels, look, note, legend=False)
-
-
-def waits_figure(groups: Sequence[Group], look: Styles) -> Figure:
-    """One panel a task: the share of each method's runs that have met no reward yet."""
-    panels = [
-        (task, partial(draw_survival, groups=of_task, look=look))
-        for task, of_task in by_task(groups).items()
-    ]
-    note = f"{_seeds(groups)}; runs that met no reward count up to their last step"
-    return draw_panels(panels, look, note)
 
 
 def draw_panels(
-    panels: Sequence[Panel | None],
+    panels: Sequence[Panel],
     look: Styles,
     note: str,
     *,
-    columns: int = PANELS_A_ROW,
-    scale: float = 1.0,
+    columns: int = COLUMNS,
     legend: bool = True,
 ) -> Figure:
-    """A figure of panels, row by row, with the methods above and a note below.
+    """Draws a figure of panels, row by row, with a legend above and a note below.
 
     Args:
-        panels: What to draw; None leaves a place empty.
-        look: How each method is drawn.
-        note: What the reader has to know.
-        columns: Panels a row at most.
-        scale: Of the panels' size.
-        legend: Whether to name the methods.
+        panels: Titles and functions that draw the panels.
+        look: Style of each method.
+        note: Text below the figure.
+        columns: Maximum number of panels per row.
+        legend: Whether to draw a legend.
     """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.5)  # inches, with the legend
-    figure = Figure(figsize=size, layout="constrained")
-    for place, panel in enumerate(panels, start=1):
-        if panel is not None:
-            name, draw = panel
-            axes = figure.add_subplot(rows, columns, place)
-            draw(axes)
-            axes.set_title(name)
+    figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows + 0.5), layout="constrained")
+    for index, (name, draw) in enumerate(panels, start=1):
+        axes = figure.add_subplot(rows, columns, index)
+        draw(axes)
+        axes.set_title(name)
     handles = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
     named = [(handles[label], label) for label in look if label in handles]
     if legend and named:
-        longest = 0.7 + 0.07 * max(len(label) for label in look)  # inches a name takes
-        a_row = max(1, int(figure.get_figwidth() / longest))
-        figure.legend(*zip(*named, strict=True), loc="outside upper center", ncols=a_row)
+        longest = 0.7 + 0.07 * max(len(label) for label in look)  # inches per entry
+        per_row = max(1, int(figure.get_figwidth() / longest))
+        figure.legend(*zip(*named, strict=True), loc="outside upper center", ncols=per_row)
     if note:
         figure.supxlabel(note, fontsize=6, color="0.35")
     return figure
 
 
 def by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each task, in the order of the tasks."""
+    """Returns the groups of each task, in the order of tasks."""
     tasks: dict[str, list[Group]] = {}
     for group in groups:
         tasks.setdefault(group.task, []).append(group)
@@ -224,18 +177,11 @@ def by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def note_on(groups: Sequence[Group]) -> str:
-    """What bands are, how many runs there are, and which are left out."""
-    words = [_seeds(groups)]
+    """Returns the note of a figure: seeds, kind of interval, unfinished runs."""
+    words = [f"{seed_count(groups)} each"]
     if any(len(group.runs) > 1 for group in groups):
         words.append("95 % intervals")
     unfinished = sum(not run.finished for group in groups for run in group.runs)
     if unfinished:
         words.append(f"{unfinished} unfinished run{'s' * (unfinished > 1)} in curves only")
     return "; ".join(words)
-
-
-def _seeds(groups: Sequence[Group]) -> str:
-    """How many seeds the methods have, in words."""
-    seeds = sorted({len(group.runs) for group in groups})
-    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"{span} seed{'s' * (seeds != [1])} each"

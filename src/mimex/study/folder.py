@@ -1,9 +1,9 @@
-"""The study folder: what was planned, the run folders, and their logs.
+"""The study folder: the plan, the run folders and their logs.
 
 study.json      {"plan": ..., "scale": ..., "runs": [{"name", "task", "seed", "labels",
-                "settings"}, ...]}: the plan, and every run that was ever asked for here
-runs/NAME/      the run folder of `mimex train`
-logs/NAME.log   all that the run said, of all attempts
+                "settings"}, ...]}: the plan, and every run ever requested in this folder
+runs/NAME/      run folder of `mimex train`
+logs/NAME.log   output of the run, of all attempts
 """
 
 from __future__ import annotations
@@ -22,25 +22,21 @@ from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
 from mimex.study.runs import Run, read_row
 
-_TAIL = 1 << 16  # bytes: many rows of metrics, many lines of a log
+_TAIL = 1 << 16  # bytes, enough for many rows of metrics or lines of a log
 
 
 class StudyFolder:
-    """A study's folder, whose runs other processes write.
-
-    Args:
-        path: The folder.
-    """
+    """A study's folder, whose runs are written by other processes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
     def record(self, plan: Plan, scale: str, runs: Sequence[PlannedRun]) -> None:
-        """Writes study.json: these runs, and those asked for before.
+        """Adds runs to study.json.
 
         Raises:
-            ValueError: If the folder holds a run of the same name with other settings. More steps
-                are no other settings: the run goes on.
+            ValueError: If the folder has a run of the same name with other settings. Only the
+                number of steps may differ: the run is then continued.
         """
         before = {run["name"]: run for run in self.read()["runs"]}
         for run in runs:
@@ -48,13 +44,13 @@ class StudyFolder:
             asked = _compared(run.settings)
             if known and known != asked:
                 raise ValueError(
-                    f"{self.path} holds another study: {run.name} was started with {known}, now it "
-                    f"would be {asked}. Choose another --out."
+                    f"{self.path} has another study: {run.name} was started with {known}, but "
+                    f"{asked} was requested. Choose another --out."
                 )
             if self.run(run.name).is_symlink():
                 raise OSError(
-                    f"{self.run(run.name)} is a symbolic link, but a study's runs are in its own "
-                    "folder: remove the link, or choose another --out."
+                    f"{self.run(run.name)} is a symbolic link, but runs are written to the study's "
+                    "own folder: remove the link, or choose another --out."
                 )
         now = {run.name: asdict(run) for run in runs}
         text = json.dumps(
@@ -65,36 +61,31 @@ class StudyFolder:
             aside.write_text(text + "\n")
 
     def read(self) -> dict[str, Any]:
-        """What study.json says; no runs where there is none yet."""
+        """Reads study.json; without one, there are no runs."""
         path = self.path / "study.json"
         if not os.path.lexists(path):
             return {"runs": []}
         study = read_object(path)
-        plan, runs = study.get("plan", {}), study.get("runs")
-        metric = plan.get("metric", "") if isinstance(plan, dict) else None
-        if not isinstance(metric, str) or not isinstance(runs, list) or not all(map(_is_run, runs)):
-            raise ValueError(
-                f"{path} does not tell a plan and its runs by name, labels and settings: restore "
-                "it, or choose another folder."
-            )
+        if not isinstance(study.get("runs"), list):
+            raise ValueError(f"{path} has no list of runs: restore it, or choose another folder.")
         return study
 
     def run(self, name: str) -> Path:
-        """A run's folder."""
+        """Path of a run's folder."""
         return self.path / "runs" / name
 
     def log(self, name: str) -> Path:
-        """The log of a run."""
+        """Path of a run's log."""
         return self.path / "logs" / f"{name}.log"
 
     def latest(self, name: str) -> dict[str, float]:
-        """The newest whole row of a run's metrics; empty before the first."""
+        """Returns the last complete row of a run's metrics; empty before the first."""
         *lines, _ = _tail(self.run(name) / "metrics.jsonl").split(b"\n")
         newest = next(filter(None, map(read_row, reversed(lines))), {})
         return {name: value for name, value in newest.items() if isinstance(value, int | float)}
 
     def finished(self, run: PlannedRun) -> bool:
-        """Whether a run has reached its budget or given up, and its last state is saved."""
+        """Whether a run has ended (by its budget or --futility) and saved a last checkpoint."""
         latest = self.latest(run.name)
         step = latest.get("step", 0)
         if step < run.steps and latest.get("train/gave_up") != 1.0:
@@ -103,18 +94,18 @@ class StudyFolder:
         numbers = (re.match(r"step_(\d+)", path.name) for path in saved)
         return any(number is not None and int(number[1]) >= step for number in numbers)
 
-    def last_words(self, name: str, lines: int = 5) -> list[str]:
-        """The last lines that a run said."""
+    def log_tail(self, name: str, lines: int = 5) -> list[str]:
+        """Returns the last non-empty lines of a run's log."""
         log = _tail(self.log(name)).decode(errors="replace")
-        said = [printable(line.rstrip()) for line in log.splitlines()]
-        return [line for line in said if line][-lines:]
+        text = [printable(line.rstrip()) for line in log.splitlines()]
+        return [line for line in text if line][-lines:]
 
 
 def group_as_planned(runs: Sequence[Run]) -> tuple[list[Group], str]:
-    """Groups of runs and the metric that they are judged by, as their studies say.
+    """Returns groups of runs and their score metric, as in the plans of their studies.
 
-    Runs of which one or more belong to no study are named by the settings in which they differ;
-    where studies do not agree on a metric, it is the first that the runs reported.
+    If a run belongs to no study, groups are named by the settings that differ. If plans disagree
+    on the metric, it is the first of ``METRICS`` that the runs logged.
     """
     folders = dict.fromkeys(run.path.resolve().parent.parent for run in runs)
     studies = [StudyFolder(folder).read() for folder in folders]
@@ -128,20 +119,9 @@ def group_as_planned(runs: Sequence[Run]) -> tuple[list[Group], str]:
     return group_runs(runs, labels), metric or score_metric(runs)
 
 
-def _is_run(value: Any) -> bool:
-    """Whether a value that JSON gave is a planned run."""
-    match value:
-        case {"name": str(), "labels": dict(labels)}:
-            settings = value.get("settings", {})
-            return isinstance(settings, dict) and all(isinstance(x, str) for x in labels.values())
-    return False
-
-
 def _compared(settings: Settings) -> dict[str, Any]:
-    """Settings that make a run what it is."""
-    plain: dict[str, Any] = json.loads(
-        json.dumps(dict(settings))
-    )  # lists for tuples, as it was read
+    """Returns the settings that may not change when a run is continued."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(settings)))  # tuples become lists
     return {name: value for name, value in plain.items() if name != "steps"}
 
 

@@ -1,8 +1,6 @@
-"""Runs in groups that differ in the seed alone, and how groups compare: curves and scores.
+"""Groups of runs that differ only in the seed, with their curves and scores.
 
-A group is named by the settings in which its runs differ from the others, or as its study says.
-Where budgets differ, all runs of a task are cut at the smallest, so that none is judged by more
-steps than another.
+A group is named by its study's labels, or by the settings that differ between groups.
 """
 
 from __future__ import annotations
@@ -26,24 +24,24 @@ TaskScores = Mapping[str, Numbers]
 OfTask = TypeVar("OfTask")
 
 BASELINE = "none"
-"""The method that the others are compared with, where it is there."""
+"""The method that the others are compared with."""
 
 POINTS = 200
-"""Of a common grid at most: more than a panel of a figure shows."""
+"""Maximum number of points of a common grid."""
 
 METRICS = ("eval/success", "eval/return", "train/success", "train/return")
-"""What runs are judged by where no plan says it: the first that they reported."""
+"""Score metrics without a plan: the first that was logged is used."""
 
 NO_METHOD = ("task", "seed", "out", "threads", "track")
-"""Settings that do not make another method."""
+"""Settings that are not part of a method."""
 
 FIRST = ("bonus", "reward", "agent", "observation", "preset")
-"""Settings that name a method best, and are tried first."""
+"""Settings that name a method by their value alone, and are tried first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one task and one method, which differ in the seed alone."""
+    """Runs of one task and one method, which differ only in the seed."""
 
     task: str
     label: str
@@ -51,17 +49,15 @@ class Group:
 
 
 def group_runs(runs: Sequence[Run], labels: Mapping[str, str] | None = None) -> list[Group]:
-    """Puts runs together that differ in the seed alone: task by task, its methods in order.
+    """Groups runs that differ only in the seed, ordered by task and method.
 
     Args:
         runs: Runs of any tasks and methods.
-        labels: What to call each run's method, by the run's name, in the order of tasks and
-            methods; runs without are left out. By default the name is made of the settings in
-            which the runs of a task differ.
+        labels: Name of the method by run name, in the order of tasks and methods; other runs are
+            dropped. By default names are made of the settings that differ between runs of a task.
 
     Raises:
-        ValueError: If two runs of a group have the same seed: counting one result twice would
-            make intervals too narrow.
+        ValueError: If two runs of a group have the same seed: intervals would be too narrow.
     """
     if labels is None:
         named = list(zip(runs, method_labels([run.config for run in runs]), strict=True))
@@ -89,11 +85,17 @@ def group_runs(runs: Sequence[Run], labels: Mapping[str, str] | None = None) -> 
     ]
 
 
-def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names the method of every run by the fewest settings that tell the runs of a task apart.
+def seed_count(groups: Sequence[Group]) -> str:
+    """Returns how many seeds the groups have, such as "3 seeds" or "2 to 3 seeds"."""
+    counts = sorted({len(group.runs) for group in groups})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{span} seed{'' if counts == [1] else 's'}"
 
-    Settings are taken one by one, and only where they part runs that were alike so far. Those of
-    a bonus that a run does not use are no difference.
+
+def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names the method of every run by the fewest settings that distinguish the runs of a task.
+
+    Settings are added one by one, if they distinguish runs that had the same name so far.
 
     Args:
         configs: Nested settings of every run.
@@ -101,32 +103,31 @@ def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     methods = [method_settings(config) for config in configs]
     names = list(dict.fromkeys(name for method in methods for name in method))
     names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
-    told: list[tuple[str, ...]] = [(str(config.get("task")),) for config in configs]
+    named: list[tuple[str, ...]] = [(str(config.get("task")),) for config in configs]
     for name in names:
         values: dict[tuple[str, ...], set[str]] = {}
-        for method, before in zip(methods, told, strict=True):
+        for method, before in zip(methods, named, strict=True):
             values.setdefault(before, set()).add(method.get(name, ""))
         if any(len(seen) > 1 for seen in values.values()):
             words = [_words(name, method[name]) if name in method else "" for method in methods]
-            told = [(*before, word) for before, word in zip(told, words, strict=True)]
-    labels = [", ".join(filter(None, words)) for _, *words in told]
+            named = [(*before, word) for before, word in zip(named, words, strict=True)]
+    labels = [", ".join(filter(None, words)) for _, *words in named]
     plain = [str(config.get("bonus", "all runs")) for config in configs]
     return [label or alone for label, alone in zip(labels, plain, strict=True)]
 
 
 def natural(label: str) -> tuple[Any, ...]:
-    """A key that sorts labels: no bonus first, and numbers by their size."""
+    """Sort key of labels: no bonus first, numbers by value."""
     parts = re.split(r"(\d+(?:\.\d+)?)", label)
-    # Words and numbers alternate, so that like is compared with like.
-    told = (float(part) if place % 2 else part for place, part in enumerate(parts))
-    return (not label.startswith("none"), *told)
+    # Text and numbers alternate, so that only values of the same type are compared.
+    values = (float(part) if index % 2 else part for index, part in enumerate(parts))
+    return (not label.startswith("none"), *values)
 
 
 def method_settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that make a run's method, by dotted name.
+    """Returns the settings of a run's method by dotted name.
 
-    Sections of a bonus or an agent that the run does not use are none of them, nor is the size of
-    a bonus where there is none.
+    Sections of other bonuses and agents are left out, and ``scale`` if there is no bonus.
     """
     bonus, agent = config.get("bonus"), config.get("agent")
     unused = {*BONUSES, *(AGENTS if agent else ()), *NO_METHOD} - {bonus, agent}
@@ -136,10 +137,10 @@ def method_settings(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbers:
-    """Steps at which every run that reported a metric has a value of it.
+    """Returns steps at which every run that logged a metric has a value.
 
-    Those of the runs themselves, or some of them, if all reported at the same steps; otherwise
-    evenly spaced from the last first report to the first last one. Empty if no run reported it.
+    These are (a subset of) the logged steps if they are the same for all runs, and otherwise evenly
+    spaced in the range that all runs cover. Empty if no run logged the metric.
     """
     steps = [steps for steps, _ in (run.curve(metric) for run in runs) if len(steps)]
     if not steps:
@@ -152,7 +153,7 @@ def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbe
 
 
 def curves(group: Group, metric: str, grid: Numbers) -> Numbers:
-    """A metric of every run that reported it ``(runs, grid)``, linear between its own steps.
+    """Returns a metric of every run that logged it ``(runs, grid)``, linearly interpolated.
 
     NaN outside of the steps that a run covers.
     """
@@ -165,52 +166,51 @@ def curves(group: Group, metric: str, grid: Numbers) -> Numbers:
 
 
 def score_metric(runs: Sequence[Run]) -> str:
-    """The metric that runs are judged by.
+    """Returns the first of ``METRICS`` that any run has logged.
 
     Raises:
-        ValueError: If no run has reported one.
+        ValueError: If no run has logged one.
     """
     for metric in METRICS:
         if any(len(run.curve(metric)[0]) for run in runs):
             return metric
     first = runs[0].path / "metrics.jsonl" if runs else "a run folder"
     raise ValueError(
-        f"none of the {len(runs)} runs has reported {', '.join(METRICS)}: there is nothing to "
-        f"compare yet; look into {first}."
+        f"none of the {len(runs)} runs has logged {', '.join(METRICS)}: there is nothing to "
+        f"compare yet; see {first}."
     )
 
 
 def bounds(metric: str) -> tuple[float, float]:
-    """The values that a metric can have: 0 to 1 for rates and shares."""
-    share = metric.endswith(("/success", "/coverage", "/share")) or "/reached_" in metric
-    return (0.0, 1.0) if share else (-np.inf, np.inf)
+    """Returns the range of a metric: 0 to 1 for rates."""
+    rate = metric.endswith(("/success", "/coverage", "/share")) or "/reached_" in metric
+    return (0.0, 1.0) if rate else (-np.inf, np.inf)
 
 
 def final_scores(
     groups: Sequence[Group], metric: str, of: Callable[[Numbers, Numbers], float] = final_value
 ) -> dict[str, dict[str, Numbers]]:
-    """By method, then by task: one number of each finished run's curve ``(seeds,)``.
+    """Returns a score of each finished run by method, then by task ``(seeds,)``.
 
-    Where budgets differ, all runs of a task are cut at the smallest, so that none is judged by
-    more steps than another.
+    If budgets differ, all runs of a task are cut at the smallest.
 
     Args:
         groups: Runs by task and method.
-        metric: Of which the curve is.
-        of: What number, from its steps and its values.
+        metric: The metric of the curve.
+        of: Score of a curve from its steps and values.
     """
-    told = {
+    found = {
         (group.task, group.label): [
             run.curve(metric) for run in group.runs if run.finished and len(run.curve(metric)[0])
         ]
         for group in groups
     }
     shortest: dict[str, float] = {}
-    for (task, _), curves in told.items():
+    for (task, _), curves in found.items():
         ends = [float(steps[-1]) for steps, _ in curves]
         shortest[task] = min([shortest.get(task, np.inf), *ends])
     scores: dict[str, dict[str, Numbers]] = {}
-    for (task, label), curves in told.items():
+    for (task, label), curves in found.items():
         if curves:
             numbers = [of(*_until(shortest[task], *curve)) for curve in curves]
             scores.setdefault(label, {})[task] = np.array(numbers)
@@ -218,7 +218,7 @@ def final_scores(
 
 
 def comparable(scores: Mapping[str, Mapping[str, OfTask]]) -> dict[str, dict[str, OfTask]]:
-    """The scores of the tasks on which every method has some, so that none has easier tasks."""
+    """Returns the scores of the tasks that all methods have."""
     first: Mapping[str, OfTask] = next(iter(scores.values()), {})
     shared = [task for task in first if all(task in by_task for by_task in scores.values())]
     if not shared:
@@ -227,12 +227,12 @@ def comparable(scores: Mapping[str, Mapping[str, OfTask]]) -> dict[str, dict[str
 
 
 def _words(name: str, value: str) -> str:
-    """How a label tells a setting: ``mimex``, ``length 5``."""
+    """Returns a setting as part of a label: ``mimex``, ``length 5``."""
     text = value.strip('"')
     return text if name in FIRST else f"{name.rpartition('.')[2].replace('_', ' ')} {text}"
 
 
 def _until(end: float, steps: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
-    """A curve up to a step; its first point where it begins later."""
+    """Returns a curve up to a step, at least its first point."""
     count = max(1, int(np.searchsorted(steps, end, side="right")))
     return steps[:count], values[:count]

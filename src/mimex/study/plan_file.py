@@ -1,10 +1,4 @@
-"""Plans as TOML files, settings nested or dotted: the paper's figures, and anybody's own.
-
-Those of the paper are in the folder beside this file, each with two scales. ``paper`` has the
-published setting: pictures through a frozen ViT, raw bonus with beta 0.05, and the released code's
-budgets. ``cpu`` learns from state, with budgets that two cores can pay; its hours are reckoned from
-the speeds in benchmarks/results/train.md.
-"""
+"""Plans as TOML files: those in ``plans/`` and the user's own, in the same format."""
 
 from __future__ import annotations
 
@@ -18,14 +12,13 @@ from mimex.files import replacing
 from mimex.study.plan import Plan, Scale
 
 PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
-"""The files of the plans that come with mimex, by name."""
+"""Files of the built-in plans by name."""
 
 _PLAN_FIELDS = {
     "about": str,
     "tasks": list,
     "seeds": int,
     "first_seed": int,
-    "figure": str,
     "metric": str,
     "settings": dict,
     "axes": dict,
@@ -36,36 +29,31 @@ _SCALE_FIELDS = {"about": str, "settings": dict, "tasks": dict}
 
 
 def find_plan(name: str) -> Plan:
-    """A plan of ours by its name, or a user's by its file."""
+    """Returns a built-in plan by its name, or a user's plan by its file."""
     path = Path(name)
     if path.suffix != ".toml":
         return read_plan(PLANS[choose("the plan", name, tuple(PLANS))])
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; mimex study init {path} makes it.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file; mimex study init {path} writes it.")
     return read_plan(path)
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a TOML file, named after the file.
+    """Reads the plan of a TOML file, named after the file.
 
     Raises:
-        ValueError: If the file is no TOML, or says what no plan can mean; the message names the
-            place.
+        ValueError: If the file is not TOML or not a plan; the message names the field.
     """
-    if not path.is_file():  # a pipe would be waited for
-        raise OSError(f"{path} is no regular file: give a TOML file (mimex study init makes one).")
     try:
         return _plan(path.stem, tomllib.loads(path.read_bytes().decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    except RecursionError as error:
-        raise ValueError(f"{path} is nested too deeply: no plan needs that") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def copy_plan(name: str, path: Path) -> None:
-    """Writes the file of a plan of ours, for its reader to change.
+    """Copies the file of a built-in plan.
 
     Raises:
         FileExistsError: If the file exists.
@@ -78,7 +66,6 @@ def copy_plan(name: str, path: Path) -> None:
 
 
 def _plan(name: str, data: Mapping[str, Any]) -> Plan:
-    """The plan that nested tables say."""
     _require_fields("a field", "", data, _PLAN_FIELDS)
     for needed in _NEEDED:
         if needed not in data:
@@ -97,15 +84,15 @@ def _plan(name: str, data: Mapping[str, Any]) -> Plan:
     return Plan(name, **{**data, **read})
 
 
-def _scale(place: str, given: Any, tasks: Sequence[str]) -> Scale:
-    _require_fields(f"a field of {place}", f"{place}.", _kind(place, given, dict), _SCALE_FIELDS)
+def _scale(where: str, given: Any, tasks: Sequence[str]) -> Scale:
+    _require_fields(f"a field of {where}", f"{where}.", _kind(where, given, dict), _SCALE_FIELDS)
     by_task = given.get("tasks", {})
     for task in by_task:
-        choose(f"a task in {place}.tasks", task, tasks)
+        choose(f"a task in {where}.tasks", task, tasks)
     return Scale(
         given.get("about", ""),
-        _flat(f"{place}.settings", given.get("settings", {})),
-        {task: _flat(f"{place}.tasks.{task}", chosen) for task, chosen in by_task.items()},
+        _flat(f"{where}.settings", given.get("settings", {})),
+        {task: _flat(f"{where}.tasks.{task}", chosen) for task, chosen in by_task.items()},
     )
 
 
@@ -114,19 +101,19 @@ def _require_fields(what: str, above: str, data: Any, kinds: Mapping[str, type])
         _kind(above + name, value, kinds[choose(what, name, tuple(kinds))])
 
 
-def _kind(place: str, value: Any, kind: type) -> Any:
+def _kind(where: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        words = {dict: "a table", list: "a list", str: "a text", int: "a whole number"}
-        raise ValueError(f"{place} is {value!r}, but must be {words[kind]}")
+        words = {dict: "a table", list: "a list", str: "a string", int: "an integer"}
+        raise ValueError(f"{where} is {value!r}, but must be {words[kind]}")
     return value
 
 
-def _flat(place: str, table: Any, above: str = "") -> dict[str, Any]:
-    """Settings by dotted name: a key with dots is a table inside a table to TOML."""
+def _flat(where: str, table: Any, above: str = "") -> dict[str, Any]:
+    """Returns settings by dotted name: TOML reads a dotted key as nested tables."""
     flat: dict[str, Any] = {}
-    for name, value in _kind(place, table, dict).items():
+    for name, value in _kind(where, table, dict).items():
         if isinstance(value, dict):
-            flat |= _flat(place, value, f"{above}{name}.")
+            flat |= _flat(where, value, f"{above}{name}.")
         else:
             flat[(above + name).replace("-", "_")] = value
     return flat

@@ -1,7 +1,7 @@
-"""Runs as tasks of a Ray cluster, whose machines share the study's folder.
+"""Runs as tasks of a Ray cluster whose machines share the study's folder.
 
-A machine that is lost takes its tasks along; Ray starts them again on another one, where `mimex
-train` continues from the last checkpoint.
+If a machine is lost, Ray restarts its tasks on another one, where `mimex train` resumes from the
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from mimex.files import append_to
 from mimex.study.backends import PATIENCE, Job, Process
 
 CONNECT_SECONDS = 10.0
-"""How long a cluster's head has to answer."""
+"""Time limit for a connection to the cluster."""
 
 
 class RayBackend:
-    """Runs on a cluster.
+    """Executes runs on a cluster.
 
     Args:
-        address: Of the cluster; "auto" for the one that this machine belongs to.
-        threads: Cores that a run asks the cluster for where its plan does not say.
-        jobs: Runs to hand over at once; by default as many as the cluster has cores for at the
-            moment. More of them wait in Ray, where an autoscaler sees them.
+        address: Address of the cluster; "auto" for the one that this machine belongs to.
+        threads: CPUs per run.
+        gpus: GPUs per run, or a fraction of one.
+        jobs: Runs to submit at once; by default as many as the cluster has CPUs for. With more,
+            an autoscaler sees the demand.
     """
 
-    def __init__(self, address: str, threads: int, jobs: int | None = None) -> None:
+    def __init__(
+        self, address: str, threads: int, *, gpus: float = 0.0, jobs: int | None = None
+    ) -> None:
         try:
             self._ray: Any = import_module("ray")
         except ImportError as error:
@@ -47,22 +50,21 @@ class RayBackend:
                 f"--address is {address!r}, but no Ray cluster answers there ({error}): `ray start "
                 "--head` starts one"
             ) from error
-        # A lost machine is no fault of the run: it is started again as often as it takes.
+        # Losing a machine is not a failure of the run: retry without limit.
         self._work = self._ray.remote(max_retries=-1)(work)
-        self._threads, self._jobs = threads, jobs
+        self._threads, self._gpus, self._jobs = threads, gpus, jobs
         self._running: dict[Any, Job] = {}
         self._stop_name = f".stop-{uuid4().hex}"
         self._stops: set[Path] = set()  # files that were written
 
     @property
     def slots(self) -> int:
-        """What the settings say, or what the cluster's cores allow at the moment."""
         if self._jobs is not None:
             return self._jobs
         return max(1, int(self._ray.cluster_resources().get("CPU", 0)) // self._threads)
 
     def start(self, job: Job) -> None:
-        task = self._work.options(name=job.name, num_cpus=job.threads, num_gpus=job.gpus)
+        task = self._work.options(name=job.name, num_cpus=job.threads, num_gpus=self._gpus)
         self._running[task.remote(job, self._stop_name)] = job
 
     def ended(self) -> dict[str, int]:
@@ -82,7 +84,7 @@ class RayBackend:
         return codes
 
     def stop(self) -> None:
-        # By a file, because the interrupt by which Ray cancels a task gets lost now and then.
+        # By a file, because the interrupt of ray.cancel is sometimes lost.
         self._stops |= {_stop_file(job, self._stop_name) for job in self._running.values()}
         for path in self._stops:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,29 +95,28 @@ class RayBackend:
         self._running.clear()
 
     def close(self) -> None:
-        """Leaves the cluster, which ends what still runs there for us."""
+        """Disconnects from the cluster, which ends our remaining tasks."""
         self._ray.shutdown()
         for path in self._stops:
             path.unlink(missing_ok=True)
 
 
 def _require_answer(address: str) -> None:
-    """Raises an OSError if nobody listens at HOST:PORT; Ray itself would try for minutes."""
+    """Raises an OSError if nothing listens at HOST:PORT; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "://" not in address:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def _stop_file(job: Job, name: str) -> Path:
-    """What asks the tasks of one call of `mimex study` to stop: all machines see the folder."""
+    """File in the shared folder that tells the tasks of one `mimex study` process to stop."""
     return job.log.with_name(name)
 
 
 def work(job: Job, stop_name: str) -> int:
-    """Makes a run on the machine where Ray calls this; returns its exit code.
+    """Executes a run on a machine of the cluster; returns its exit code.
 
-    Once there is a file of the given name beside the run's log, the run saves and ends, or does not
-    begin.
+    Once a file of the given name exists next to the run's log, the run saves a checkpoint and ends.
     """
     process, stop = Process(job), _stop_file(job, stop_name)
     while not stop.exists():

@@ -1,15 +1,13 @@
-"""What the runs of a study allow to say: aggregates over tasks and seeds, with 95 % intervals.
+"""Aggregates over tasks and seeds with 95 % intervals.
 
-Scores come as a mapping from tasks to the scores of their runs. Every task weighs the same,
-however many seeds it has.
+Scores are a mapping from tasks to the scores of their runs. All tasks have equal weight, whatever
+their number of seeds.
 
-Intervals are a stratified bootstrap that holds for a handful of runs: runs are drawn anew within
-each task, and the middle 95 % of what the aggregate comes to is taken. For few runs that alone is
-too narrow, for two reasons that are both corrected here: the spread of n numbers about their own
-mean is too small by (n - 1) / n, so n - 1 runs are drawn of n (Rao and Wu, 1988); and it is itself
-known badly, so the interval is widened about the estimate by as much as Student's t distribution
-is wider than the normal one. How often the truth is inside was measured:
-benchmarks/results/intervals.md.
+Intervals come from a percentile bootstrap, stratified by task, with two corrections for few runs.
+The variance of n resampled runs is too small by a factor of (n - 1) / n, so n - 1 runs are drawn
+(Rao and Wu, 1988). And since the variance is itself estimated from few runs, the interval is
+widened by the ratio of the quantiles of Student's t and the normal distribution. The coverage is
+measured in benchmarks/results/intervals.md.
 """
 
 from __future__ import annotations
@@ -33,33 +31,32 @@ __all__ = [
     "curve_band",
     "final_value",
     "area_under_curve",
-    "performance_profile",
     "probability_of_improvement",
 ]
 
 Numbers = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
-"""Scores of one method: from a task's name to the scores of its runs ``(seeds,)``."""
+"""Scores of one method by task ``(seeds,)``."""
 
 Strata = Mapping[str, Numbers]
-"""The same as columns, or curves: ``(seeds, points)``."""
+"""Scores or curves of one method by task ``(seeds, points)``."""
 
 Statistic = Literal["iqm", "mean"]
 
 LEVEL = 0.95
 DRAWS = 2000
-"""Of runs; the ends of an interval then move by about 2 % of its width with the seed."""
+"""Bootstrap samples; the limits then vary by about 2 % of the width with the random seed."""
 
 FINAL_SHARE = 0.1
-"""Of a run's steps: long enough to smooth single evaluations, short enough to be the end."""
+"""Fraction of a run's steps that its final score is averaged over."""
 
-CHANCES = 2001
-"""Probabilities of improvement that are tried for its interval: to a twentieth of a per cent."""
+CANDIDATES = 2001
+"""Candidate probabilities of improvement for its interval, a grid of 0.05 %."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and the interval that the truth lies in with 95 % confidence."""
+    """An estimate with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -68,7 +65,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """A statistic and its interval at every point: ``(points,)`` each."""
+    """A statistic with its interval at every point: ``(points,)`` each."""
 
     value: Numbers
     low: Numbers
@@ -76,29 +73,29 @@ class Band:
 
 
 def mean(scores: Scores) -> float:
-    """The mean over tasks of the mean over each task's runs."""
+    """Returns the mean over tasks of the mean over each task's runs."""
     return float(_aggregate(_strata(scores), "mean")[0])
 
 
 def iqm(scores: Scores) -> float:
-    """The interquartile mean: the mean of what lies between the quarter worst and best.
+    """Returns the interquartile mean: the mean of the middle half of all runs.
 
-    Runs weigh so that tasks weigh the same, and a run that a quartile falls into counts in part:
-    of five runs the middle one counts whole and its neighbours for three quarters.
+    Runs are weighted such that all tasks have equal weight. A run that a quartile falls into counts
+    in part: of five runs the middle one has weight 1 and its neighbors 0.75.
     """
     return float(_aggregate(_strata(scores), "iqm")[0])
 
 
 def area_under_curve(steps: ArrayLike, values: ArrayLike) -> float:
-    """The area under a learning curve over the width of its steps: the mean height."""
+    """Returns the area under a learning curve divided by its range of steps: the mean height."""
     x, y = np.asarray(steps, float), np.asarray(values, float)
     if not len(x) or (np.diff(x) <= 0).any():
-        raise ValueError("steps is empty or does not increase; an area needs steps that do.")
+        raise ValueError("steps is empty or does not increase; an area needs increasing steps.")
     return float(np.trapezoid(y, x) / (x[-1] - x[0])) if len(x) > 1 else float(y[0])
 
 
 def final_value(steps: ArrayLike, values: ArrayLike) -> float:
-    """What a learning curve came to: the mean over the last tenth of its steps."""
+    """Returns the mean of a learning curve over the last tenth of its steps."""
     x, y = np.asarray(steps, float), np.asarray(values, float)
     if not len(x):
         raise ValueError("steps is empty; a final value needs one point or more.")
@@ -106,92 +103,78 @@ def final_value(steps: ArrayLike, values: ArrayLike) -> float:
 
 
 def interval(scores: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Estimate:
-    """An aggregate over tasks and runs with its interval.
+    """Returns an aggregate over tasks and runs with its interval.
 
     Args:
         scores: Scores of one method.
         statistic: "iqm" or "mean".
-        seed: Of the bootstrap.
+        seed: Random seed of the bootstrap.
 
     Raises:
-        ValueError: If a task has one run only, which tells nothing about the spread of runs.
+        ValueError: If a task has only one run.
     """
     band = _bootstrap(_strata(scores, several=True), statistic, seed)
     return Estimate(float(band.value[0]), float(band.low[0]), float(band.high[0]))
 
 
 def curve_band(curves: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Band:
-    """The aggregate of learning curves with its interval, at every point.
+    """Returns the aggregate of learning curves with its interval at every point.
 
     Args:
-        curves: From a task's name to the curves of its runs ``(seeds, points)``; one task for
-            the band of a single panel.
+        curves: Curves by task ``(seeds, points)``.
         statistic: "iqm" or "mean".
-        seed: Of the bootstrap.
+        seed: Random seed of the bootstrap.
 
     Raises:
-        ValueError: If a task has one run only.
+        ValueError: If a task has only one run.
     """
     return _bootstrap(_strata(curves, several=True), statistic, seed)
 
 
-def performance_profile(scores: Scores, levels: ArrayLike, *, seed: int = 0) -> Band:
-    """The share of runs whose score is above each level, with its interval.
-
-    Args:
-        scores: Scores of one method.
-        levels: ``(points,)``.
-        seed: Of the bootstrap.
-
-    Raises:
-        ValueError: If a task has one run only.
-    """
-    strata = _strata(scores, several=True)
-    above = {task: (x > np.asarray(levels, float)).astype(float) for task, x in strata.items()}
-    band = _bootstrap(above, "mean", seed)
-    return Band(band.value, np.maximum(band.low, 0.0), np.minimum(band.high, 1.0))
-
-
 def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
-    """How probably a run of one method scores higher than one of another, ties counting half.
+    """Returns the probability that a run of one method scores higher than a run of another.
 
-    The mean over tasks; 0.5 says that there is no difference. The interval is no bootstrap, which
-    would have no width where all runs of one method beat all of the other: it holds all
-    probabilities whose own spread explains what was seen (Wilson, 1927), the spread of
-    comparing all pairs being that of Hanley and McNeil (1982).
+    Ties count half, and the result is the mean over tasks; 0.5 means no difference. The interval is
+    a score interval in the manner of Wilson (1927): it contains all probabilities that are
+    compatible with the observed one, given the variance over pairs of Hanley and McNeil (1982). A
+    bootstrap interval would have no width if all runs of one method beat all of the other.
 
     Args:
-        better: Scores of the method that is asked about.
-        worse: Scores of the other method on the same tasks; seeds need not be as many.
+        better: Scores of the first method.
+        worse: Scores of the second method on the same tasks; the number of seeds may differ.
 
     Raises:
-        ValueError: If the tasks differ, or one has one run only.
+        ValueError: If the tasks differ, or a task has only one run.
     """
     if better.keys() != worse.keys():
         raise ValueError(
             f"better has the tasks {sorted(better)}, worse has {sorted(worse)}; expected the same."
         )
     ours, theirs = _strata(better, several=True), _strata(worse, several=True)
-    chances = np.linspace(0, 1, CHANCES)
-    variance = np.zeros(CHANCES)
+    candidates = np.linspace(0, 1, CANDIDATES)
+    variance = np.zeros(CANDIDATES)
     share = 0.0
     for task, x in ours.items():
         y = theirs[task][:, 0]
         wins = (x > y) + 0.5 * (x == y)  # (seeds of better, of worse)
         share += float(wins.mean()) / len(ours)
-        # Pairs of runs are not independent: many share their run of the other method, or ours.
-        shared = (len(x) - 1) * (1 - chances) / (2 - chances)
-        shared += (len(y) - 1) * chances / (1 + chances)
-        variance += chances * (1 - chances) * (1 + shared) / wins.size / len(ours) ** 2
+        # Pairs that share a run are not independent.
+        shared = (len(x) - 1) * (1 - candidates) / (2 - candidates)
+        shared += (len(y) - 1) * candidates / (1 + candidates)
+        variance += candidates * (1 - candidates) * (1 + shared) / wins.size / len(ours) ** 2
     reach = ndtri((1 + LEVEL) / 2) * np.sqrt(variance)
-    possible = chances[np.abs(chances - share) <= reach]
+    possible = candidates[np.abs(candidates - share) <= reach]
     return Estimate(share, float(min([share, *possible])), float(max([share, *possible])))
 
 
 def _strata(scores: Scores, *, several: bool = False) -> dict[str, Numbers]:
-    """Scores by task as ``(seeds, points)``; refuses those that nothing can be said about."""
+    """Returns scores by task as ``(seeds, points)``.
+
+    Raises:
+        ValueError: If there are too few scores, or some are not finite.
+    """
     if not scores:
-        raise ValueError("there are no tasks to take scores of; expected at least one.")
+        raise ValueError("there are no scores; expected those of at least one task.")
     strata = {}
     for task, given in scores.items():
         values = np.asarray(given, float)
@@ -201,20 +184,20 @@ def _strata(scores: Scores, *, several: bool = False) -> dict[str, Numbers]:
             )
         if several and len(values) < 2:
             raise ValueError(
-                f"task {task!r} has {len(values)} run, and one run tells nothing about how runs "
-                "differ: an interval needs two or more seeds of every task."
+                f"task {task!r} has {len(values)} run, but an interval needs two or more "
+                "seeds of every task."
             )
         strata[task] = values if values.ndim == 2 else values[:, None]
     return strata
 
 
 def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -> Numbers:
-    """A statistic over all runs at every point ``(..., points)``.
+    """Returns a statistic over all runs at every point ``(..., points)``.
 
     Args:
         strata: Runs by task.
         statistic: "iqm" or "mean".
-        weights: Of all runs, 1 in all ``(..., runs)``; by default tasks weigh the same.
+        weights: Weights of all runs ``(..., runs)`` with sum 1; equal for tasks by default.
     """
     choose("statistic", statistic, ("iqm", "mean"))
     values = np.concatenate(list(strata.values()))  # (runs, points)
@@ -227,7 +210,7 @@ def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -
     order = np.argsort(values, axis=0, kind="stable")
     columns = []
     for ranks, column in zip(order.T, values.T, strict=True):
-        # How much of each ranked run's weight lies between the quartiles.
+        # The part of each ranked run's weight between the quartiles.
         reached = np.clip(np.cumsum(weights[..., ranks], axis=-1), 0.25, 0.75)
         middle = np.diff(reached, axis=-1, prepend=0.25) / 0.5
         columns.append(middle @ column[ranks])
@@ -235,9 +218,9 @@ def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -
 
 
 def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
-    """A statistic over tasks and runs, and its interval, at every point."""
+    """Returns a statistic over tasks and runs with its interval at every point."""
     generator = np.random.default_rng(seed)
-    # How often each run is drawn, n - 1 of each task's n with replacement, is what it weighs.
+    # A run's weight is how often it is drawn: n - 1 draws from the n runs of its task.
     drawn = [
         generator.multinomial(len(x) - 1, np.full(len(x), 1 / len(x)), size=DRAWS) / (len(x) - 1)
         for x in strata.values()
@@ -254,10 +237,7 @@ def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
 
 
 def _degrees_of_freedom(strata: Strata) -> Numbers:
-    """Of the sum of the strata's variances, at every point.
-
-    By Welch and Satterthwaite: n - 1 for one task, up to all tasks' n - 1 together.
-    """
+    """Returns the degrees of freedom at every point, by Welch and Satterthwaite."""
     parts = np.array([x.var(axis=0, ddof=1) / len(x) for x in strata.values()])  # (tasks, points)
     each = np.array([len(x) - 1 for x in strata.values()], float)[:, None]
     total, below = parts.sum(0) ** 2, (parts**2 / each).sum(0)

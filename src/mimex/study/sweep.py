@@ -1,4 +1,4 @@
-"""Making the runs of a study: each once, whatever happens in between."""
+"""Executes the runs of a study, each until it is finished."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 
 ATTEMPTS = 2
-"""How often a run may be started in one call: a failed one is tried once more."""
+"""Number of times that a failing run is started."""
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks at the runs."""
+POLL_SECONDS = 0.5
+"""Time between two checks of the runs."""
 
 
 @dataclass
 class Progress:
-    """Which runs are in which state, by name."""
+    """Names of runs by state."""
 
     queued: list[str]
     done: list[str]
@@ -38,15 +38,15 @@ def sweep(
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Makes the runs that are not finished, and continues those that were interrupted.
+    """Executes the runs that are not finished, and resumes those that were interrupted.
 
     Args:
-        folder: Where they go; this process has to be the only one that sweeps it.
-        runs: What to make, in this order.
-        backend: Where to make it.
-        threads: Threads of each run that asks for none by itself.
-        stop: Asked again and again; True lets the runs save and ends the sweep.
-        watch: Shown how it goes, again and again.
+        folder: The study folder, locked by the caller.
+        runs: The runs, in order of execution.
+        backend: Where to execute them.
+        threads: Threads per run.
+        stop: Polled; True stops all runs after they have saved a checkpoint.
+        watch: Called with the progress at every poll.
     """
     planned = {run.name: run for run in runs}
     done = [run.name for run in runs if folder.finished(run)]
@@ -74,14 +74,14 @@ def sweep(
             else:
                 progress.failed[name] = _reason(code)
         watch(progress)
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_SECONDS)
     watch(progress)
     return progress
 
 
 def _job(folder: StudyFolder, run: PlannedRun, threads: int) -> Job:
     where = folder.run(run.name), folder.log(run.name)
-    return Job(run.name, tuple(run.arguments), *where, run.cpus or threads, run.gpus)
+    return Job(run.name, tuple(run.arguments), *where, threads)
 
 
 def _reason(code: int) -> str:

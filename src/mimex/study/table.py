@@ -1,40 +1,46 @@
-"""How a study goes, on the terminal: a live table, or plain lines where nobody watches."""
+"""Progress of a study on the terminal: a live table, or plain lines in a log."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
+from typing import Self
 
 from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from mimex.files import printable
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 from mimex.study.sweep import Progress
-from mimex.track.display import Screen
 
-ROWS_ASIDE = 8
-"""Lines of a terminal that are not the table's rows."""
+OTHER_LINES = 8
+"""Lines of the terminal that are kept free of rows."""
 
-PLAIN_EVERY = 60.0
-"""Seconds between two plain lines, which are for logs."""
+SUMMARY_SECONDS = 60.0
+"""Time between two summaries in a log."""
 
 STATES = ("running", "failed", "queued", "done")
-"""In the order of what is left out last, where a terminal is too low for all runs."""
+"""States of runs, those first that are shown if the terminal is too small for all runs."""
+
+STYLES = {"failed": "red", "done": "green", "queued": "dim"}
 
 
-class StudyTable(Screen):
-    """Shows the state, pace and score of every run, and the time left.
+class StudyTable(ExitStack):
+    """Shows the state, speed and score of every run, and the time left.
 
     Args:
-        folder: Where the runs write.
-        runs: All of them.
+        folder: The study folder.
+        runs: All runs of the study.
         metric: The score to show.
-        jobs: Runs side by side.
-        console: Where to write; the terminal if left out.
+        jobs: Number of parallel runs.
+        console: Where to write; the terminal by default.
     """
 
     def __init__(
@@ -46,55 +52,72 @@ class StudyTable(Screen):
         *,
         console: Console | None = None,
     ) -> None:
-        super().__init__(console, refresh_per_second=2)
+        super().__init__()
+        self.console = console or Console()
+        self.live: Live | None = None
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self.live = Live(console=self.console, refresh_per_second=2)
         self.folder, self.metric, self.jobs = folder, metric, jobs
         self.runs = {run.name: run for run in runs}
-        self._rows: dict[str, dict[str, float]] = {}
-        self._first: dict[str, tuple[float, float]] = {}  # when a run was seen first, at which step
+        self._steps: dict[str, float] = {}
+        self._first: dict[str, tuple[float, float]] = {}  # time and step when first seen running
         self._speeds: dict[str, float] = {}  # steps/s
-        self._scores: dict[str, float] = {}  # the newest: not every row has one
+        self._scores: dict[str, str] = {}  # the latest, since not every row has one
         self._states: dict[str, str] = {}
-        self._next_line = time.monotonic() + PLAIN_EVERY
+        self._next_summary = time.monotonic() + SUMMARY_SECONDS
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.enter_context(self.live)
+        return self
 
     def __call__(self, progress: Progress) -> None:
-        """Shows the runs as they are now."""
-        states = dict.fromkeys(progress.queued, "queued")
-        states |= dict.fromkeys(progress.running, "running")
-        states |= dict.fromkeys(progress.failed, "failed")
-        states |= dict.fromkeys(progress.done, "done")
+        """Shows the current state of all runs."""
+        states = {
+            name: state
+            for state in ("queued", "running", "failed", "done")
+            for name in getattr(progress, state)
+        }
         changed = [name for name in states if self._states.get(name) != states[name]]
         for name in {*changed, *progress.running}:
-            self._look(name, states[name])
+            self._update(name, running=states[name] == "running")
         if self.live:
             self.live.update(Group(self._table(states), Text(self.summary(states))))
         else:
             for name in changed:
                 if states[name] != "queued" or name in self._states:
-                    self.note(f"{name}: {states[name]}{self._score(name, f', {self.metric} ')}")
-            if time.monotonic() >= self._next_line:
-                self._next_line = time.monotonic() + PLAIN_EVERY
-                self.note(self.summary(states))
+                    score = self._scores.get(name)
+                    self._print(f"{name}: {states[name]}{f', {self.metric} {score}' * bool(score)}")
+            if time.monotonic() >= self._next_summary:
+                self._next_summary = time.monotonic() + SUMMARY_SECONDS
+                self._print(self.summary(states))
         self._states = states
 
     def summary(self, states: dict[str, str]) -> str:
-        """How many runs are in which state, and the time left."""
-        counts = [f"{list(states.values()).count(state)} {state}" for state in STATES]
-        left = self._left(states)
-        ends = "" if left is None else f", about {timedelta(seconds=round(left))} left"
-        return ", ".join(count for count in counts if not count.startswith("0 ")) + ends
+        """Returns the number of runs in each state, and the time left."""
+        counts = Counter(states.values())
+        parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
+        left = self._seconds_left(states)
+        if left is not None:
+            parts.append(f"about {timedelta(seconds=round(left))} left")
+        return ", ".join(parts)
 
-    def _look(self, name: str, state: str) -> None:
-        self._rows[name] = row = self.folder.latest(name)
-        if row.get(self.metric) is not None:
-            self._scores[name] = row[self.metric]
-        if state == "running" and "step" in row:
+    def _print(self, text: str) -> None:
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def _update(self, name: str, *, running: bool) -> None:
+        row = self.folder.latest(name)
+        self._steps[name] = row.get("step", 0.0)
+        if self.metric in row:
+            self._scores[name] = f"{row[self.metric]:.3g}"
+        if running and "step" in row:
             now, step = time.monotonic(), row["step"]
-            began, first = self._first.setdefault(name, (now, step))
+            start, first = self._first.setdefault(name, (now, step))
             if step > first:
-                self._speeds[name] = (step - first) / (now - began)
+                self._speeds[name] = (step - first) / (now - start)
 
-    def _left(self, states: dict[str, str]) -> float | None:
-        """Seconds until all is done, if known; runs not yet seen take the others' mean pace."""
+    def _seconds_left(self, states: dict[str, str]) -> float | None:
+        """Time until all runs are done; runs of unknown speed are assumed to have the mean."""
         if not self._speeds:
             return None
         mean = sum(self._speeds.values()) / len(self._speeds)
@@ -106,37 +129,31 @@ class StudyTable(Screen):
         return max(sum(seconds) / self.jobs, *seconds) if seconds else None
 
     def _steps_left(self, name: str) -> float:
-        return max(0.0, self.runs[name].steps - self._rows[name].get("step", 0.0))
+        return max(0.0, self.runs[name].steps - self._steps[name])
 
     def _table(self, states: dict[str, str]) -> Table:
         table = Table("run", "", "steps", "of", "steps/s", escape(self.metric), "left", box=None)
         for column in table.columns[2:]:
             column.justify = "right"
-        room = max(3, self.console.size.height - ROWS_ASIDE)
-        ordered = sorted(states, key=lambda name: STATES.index(states[name]))
-        shown = set(ordered[:room])
+        rows = max(3, self.console.size.height - OTHER_LINES)
+        shown = set(sorted(states, key=lambda name: STATES.index(states[name]))[:rows])
         for name in self.runs:
             if name not in shown:
                 continue
-            state, speed = states[name], self._speeds.get(name)
-            pace, left = "", ""
-            if state == "running" and speed:
-                pace = f"{speed:,.0f}"
-                left = str(timedelta(seconds=round(self._steps_left(name) / speed)))
+            speed, left = "", ""
+            if states[name] == "running" and name in self._speeds:
+                speed = f"{self._speeds[name]:,.0f}"
+                left = str(timedelta(seconds=round(self._steps_left(name) / self._speeds[name])))
             table.add_row(
                 Text(name),
-                state,
-                f"{self._rows[name].get('step', 0):,.0f}",
+                states[name],
+                f"{self._steps[name]:,.0f}",
                 f"{self.runs[name].steps:,}",
-                pace,
-                self._score(name),
+                speed,
+                self._scores.get(name, ""),
                 left,
-                style={"failed": "red", "done": "green", "queued": "dim"}.get(state),
+                style=STYLES.get(states[name]),
             )
         if len(states) > len(shown):
             table.add_row(f"... and {len(states) - len(shown)} more")
         return table
-
-    def _score(self, name: str, before: str = "") -> str:
-        value = self._scores.get(name)
-        return "" if value is None else f"{before}{value:.3g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +13,13 @@ from numpy.typing import NDArray
 from mimex.contracts import Policy, final_successes
 from mimex.types import Metrics
 
-Z95 = 1.959964
-"""Standard deviations of a normal that hold 95 % of it."""
-
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a success rate (Wilson, 1927), which holds for few trials too."""
-    if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(
-            f"{successes} successes of {trials} trials: expected 0 <= both, trials > 0."
-        )
-    rate, spread = successes / trials, Z95**2 / trials
-    centre = (rate + spread / 2) / (1 + spread)
-    half = math.sqrt(spread * (rate * (1 - rate) + spread / 4)) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    """Returns the 95 % Wilson score interval of a success rate."""
+    from scipy.stats import binomtest  # slow to import
+
+    found = binomtest(successes, trials).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(found.low), float(found.high)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ def test_maps_add_up_the_seeds_stage_by_stage(tmp_path, write_run, write_maps):
     write_maps(write_run("a"), [(100, HERE, 1.0), (600, THERE, 4.0)])
     write_maps(write_run("b", seed=1), [(100, HERE, 3.0), (600, THERE, 6.0)])
     write_run("none", bonus="none")
-    maps, films = novelty(group_runs(find_runs([tmp_path / "runs"])))
-    assert films == []
+    maps, reconstructions = novelty(group_runs(find_runs([tmp_path / "runs"])))
+    assert reconstructions == []
     [only] = maps  # of the method that recorded any
     assert (only["task"], only["method"]) == ("FrankaReach", "mimex")
     above = only["planes"][0]
@@ -52,8 +52,10 @@ def test_maps_on_axes_of_their_own_are_not_added_up(tmp_path, write_run):
     assert visits.sum() == FIRST_STATES
 
 
-def test_films_are_of_the_first_run_from_its_beginning_to_its_end(tmp_path, write_run, write_maps):
-    film = {
+def test_reconstructions_are_of_the_first_run_from_its_beginning_to_its_end(
+    tmp_path, write_run, write_maps
+):
+    batch = {
         "kind": "first",
         "numbers": torch.tensor([0, 3]),
         "features": torch.arange(12.0).view(2, 3, 2),
@@ -62,14 +64,14 @@ def test_films_are_of_the_first_run_from_its_beginning_to_its_end(tmp_path, writ
         "reward": torch.tensor([0.5, 1.5]),
     }
     records = [(step, HERE, 1.0) for step in range(100, 1001, 100)]
-    write_maps(write_run("a"), records, [film])
-    write_maps(write_run("b", seed=1), records, [film])
+    write_maps(write_run("a"), records, [batch])
+    write_maps(write_run("b", seed=1), records, [batch])
     [found] = novelty(group_runs(find_runs([tmp_path / "runs"])))[1]
     assert found["run"] == "a"
     assert [moment["step"] for moment in found["moments"]] == [100, 300, 500, 600, 800, 1000]
-    shown = found["moments"][0]["films"][0]
+    shown = found["moments"][0]["batches"][0]
     assert shown["shape"] == [2, 3, 2]
-    assert shown["hidden"] == [1, 0, 1, 0, 1, 1]
+    assert shown["masked"] == [1, 0, 1, 0, 1, 1]
     np.testing.assert_allclose(unpacked(shown["features"]), np.arange(12), atol=1e-3)
 
 

@@ -41,7 +41,7 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, write_run_to, write_maps):
-    """Two tasks, three methods with two or three seeds, maps and film strips."""
+    """Two tasks, three methods with two or three seeds, maps and reconstructions."""
     film = {
         "kind": "first",
         "numbers": torch.arange(6),
@@ -56,13 +56,13 @@ def report(tmp_path_factory, write_run_to, write_maps):
         for bonus, height in heights.items():
             for seed in range(3 if bonus == "mimex" else 2):
                 top = height + 0.01 * seed
-                paid = 0.0 if bonus == "none" else 0.1
+                scaled = 0.0 if bonus == "none" else 0.1
                 metrics = {
                     "eval/success": lambda x, top=top: top * min(1, 2 * x),
                     "train/reward": lambda x, top=top: top * x,
-                    "bonus/reward": lambda x, paid=paid: paid * (1 - x / 2),
-                    "bonus/mean": lambda x, paid=paid: paid * (1 - x / 2),
-                    "bonus/share": lambda x, paid=paid: paid,
+                    "bonus/reward": lambda x, scaled=scaled: scaled * (1 - x / 2),
+                    "bonus/mean": lambda x, scaled=scaled: scaled * (1 - x / 2),
+                    "bonus/share": lambda x, scaled=scaled: scaled,
                     "explore/coverage": lambda x: 0.1 * min(1, 2 * x),
                     "ppo/std": lambda x: 1 - x,
                 }
@@ -91,8 +91,8 @@ def report(tmp_path_factory, write_run_to, write_maps):
 
 @pytest.fixture
 def open_page(chromium, report):
-    """Opens the report; what the console said and what was fetched is checked at the end."""
-    said, fetched, contexts = [], [], []
+    """Opens the report; console messages and requests are checked at the end."""
+    messages, fetched, contexts = [], [], []
 
     def open_it(width=1280, scheme="light"):
         context = chromium.new_context(
@@ -100,8 +100,8 @@ def open_page(chromium, report):
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("request", lambda request: fetched.append(request.url))
         page.goto(report.as_uri())
         return page
@@ -109,7 +109,7 @@ def open_page(chromium, report):
     yield open_it
     for context in contexts:
         context.close()
-    assert said == []
+    assert messages == []
     assert set(fetched) == {report.as_uri()}
 
 
@@ -117,7 +117,7 @@ def panel(page, section, place=0):
     return page.locator(f"#{section} figure.panel").nth(place)
 
 
-def test_the_overview_tells_every_method_with_its_interval(open_page):
+def test_the_overview_has_every_method_with_its_interval(open_page):
     page = open_page()
     rows = page.locator("#overview-table tr:not(.narrow)")
     expect(rows).to_have_count(1 + 2 * 3)
@@ -130,27 +130,27 @@ def test_the_overview_tells_every_method_with_its_interval(open_page):
     assert "100.0 %" in aggregate.inner_text()  # surely better than none
 
 
-def test_the_first_rewards_are_told_by_task_and_together(open_page):
+def test_steps_to_the_first_reward_by_task_and_combined(open_page):
     page = open_page()
     rows = page.locator("#first-rewards tbody tr:not(.narrow)")
-    expect(rows).to_have_count(3 * 3)  # two tasks, and both together
+    expect(rows).to_have_count(3 * 3)  # two tasks, and both combined
     cells = [row.split("\t")[1:] for row in rows.all_inner_texts() if "onerror" not in row]
-    told = [[cell.strip() for cell in row] for row in cells]
+    shown = [[cell.strip() for cell in row] for row in cells]
     never = ["not reached", "\N{EN DASH}"]
-    assert sorted(told[:4]) == 2 * [["mimex", "3 of 3", "250", "0.2"]] + 2 * [
+    assert sorted(shown[:4]) == 2 * [["mimex", "3 of 3", "250", "0.2"]] + 2 * [
         ["none", "0 of 2", *never]
     ]
-    assert sorted(told[4:]) == [["mimex", "6 of 6", "250", "0.02"], ["none", "0 of 4", *never]]
+    assert sorted(shown[4:]) == [["mimex", "6 of 6", "250", "0.02"], ["none", "0 of 4", *never]]
     names = page.locator("#first-rewards td.name.wide").all_inner_texts()
-    assert [name for name in names if name][-1] == "all tasks together"
+    assert [name for name in names if name][-1] == "all tasks"
 
 
-def test_what_is_wrong_with_many_runs_is_told_once(open_page):
+def test_a_warning_of_many_runs_is_shown_once(open_page):
     page = open_page()
     (row,) = page.locator("#health-table tbody tr").all()
     cells = row.locator("td").all_inner_texts()
     assert cells[0].startswith("FrankaReach-none-0: the critic explains nothing: -10%")
-    assert cells[1:] == ["4", "1,000"]  # two tasks with two seeds each; said after 20 of 20 rows
+    assert cells[1:] == ["4", "1,000"]  # two tasks with two seeds each; raised after 20 of 20 rows
     assert "KukaPick-none-1" not in row.inner_text()
     row.locator("summary").click()
     assert "KukaPick-none-1 at step 1,000" in row.inner_text()
@@ -174,7 +174,7 @@ def hover(page, target, x, y):
         page.wait_for_timeout(100)
 
 
-def test_hovering_tells_values_at_a_step(open_page):
+def test_hovering_shows_values_at_a_step(open_page):
     page = open_page()
     plot = panel(page, "curves").locator("svg")
     hover(page, plot, plot.bounding_box()["width"] - 9, 60)
@@ -192,7 +192,7 @@ def test_hovering_tells_values_at_a_step(open_page):
     assert tip.inner_text().startswith("950 steps")
 
 
-def test_a_method_that_is_switched_off_is_nowhere(open_page):
+def test_a_hidden_method_is_shown_nowhere(open_page):
     page = open_page()
     lines = panel(page, "curves").locator("path.line")
     expect(lines).to_have_count(3)
@@ -212,7 +212,7 @@ def test_another_metric_smoothing_and_single_runs(open_page):
     before = line.get_attribute("d")
     page.select_option("select[aria-label=metric]", "ppo/std")
     assert panel(page, "curves").locator("path.line").first.get_attribute("d") != before
-    assert "span all runs" in page.locator("#curve-lead").inner_text()
+    assert "range over all runs" in page.locator("#curve-lead").inner_text()
     page.select_option("select[aria-label=metric]", "eval/success")
     assert panel(page, "curves").locator("path.line").first.get_attribute("d") == before
     page.locator("input[aria-label=smoothing]").fill("5")
@@ -223,7 +223,7 @@ def test_another_metric_smoothing_and_single_runs(open_page):
     expect(panel(page, "curves").locator("path.band")).to_have_count(0)
 
 
-def test_the_bonus_stands_against_the_reward(open_page):
+def test_intrinsic_and_extrinsic_reward_share_a_panel(open_page):
     page = open_page()
     first = panel(page, "bonus").locator("path.line")
     expect(first).to_have_count(5)  # three rewards and two bonuses
@@ -249,19 +249,18 @@ def test_maps_show_visits_and_bonus(open_page):
     expect(page.locator("#map-table tr").filter(has_text="mimex")).to_contain_text("10.0 %")
 
 
-def test_settings_ablations_and_films_are_there(open_page):
+def test_settings_reconstructions_and_versions_are_there(open_page):
     page = open_page()
     expect(page.locator("#settings-table")).to_contain_text("ppo.lr")
-    expect(page.locator("#ablations figure circle").first).to_be_visible()
-    expect(page.locator("#film-strips .strip")).to_have_count(2)
-    expect(page.locator("#film-strips")).to_contain_text("bonus 0.25")
+    expect(page.locator("#reconstruction-windows .strip")).to_have_count(2)
+    expect(page.locator("#reconstruction-windows")).to_contain_text("bonus 0.25")
     expect(page.locator("#videos")).to_have_count(0)  # none were recorded
-    expect(page.locator("#version-list")).to_contain_text("python 3.11")
+    expect(page.locator("#versions")).to_contain_text("python 3.11")
 
 
 def brightness(page):
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return np.mean([int(part) for part in re.findall(r"\d+", colour)[:3]])
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return np.mean([int(part) for part in re.findall(r"\d+", color)[:3]])
 
 
 def test_light_and_dark_follow_the_system_and_the_button(open_page):

@@ -4,12 +4,11 @@ import pytest
 
 from mimex.study.groups import group_runs
 from mimex.study.report.tables import (
-    ablations,
     aggregate,
     compared_settings,
-    complaints,
     overview,
     versions,
+    warnings,
 )
 from mimex.study.runs import find_runs
 from mimex.study.statistics import interval
@@ -19,7 +18,7 @@ def groups(tmp_path):
     return group_runs(find_runs([tmp_path / "runs"]))
 
 
-def test_a_row_tells_the_end_of_finished_runs(tmp_path, write_run):
+def test_a_row_has_the_final_scores_of_finished_runs(tmp_path, write_run):
     for seed, height in enumerate((0.2, 0.4, 0.9)):
         write_run(
             f"r{seed}", seed=seed, metrics={"eval/success": lambda x, h=height: h * (x > 0.9)}
@@ -82,29 +81,7 @@ def test_settings_that_differ_and_those_that_do_not(tmp_path, write_run):
     assert same == {"steps": "1000", "ppo.lr": "0.001", "ppo.epochs": "5"}
 
 
-def test_an_ablation_has_the_scores_by_value_in_the_order_of_numbers(tmp_path, write_run):
-    for length in (10, 2, 5):
-        for seed in range(2):
-            height = {"eval/success": lambda x, n=length: n / 10}
-            name = f"{length}-{seed}"
-            write_run(name, seed=seed, mimex={"length": length}, metrics=height)
-    write_run("none", bonus="none", mimex={"length": 7})
-    some = groups(tmp_path)
-    [ablation] = ablations(some, overview(some, "eval/success"))
-    assert ablation["setting"] == "mimex.length"
-    assert ablation["values"] == ["2", "5", "10"]  # none has no windows
-    scores = {point["value"]: point["final"]["value"] for point in ablation["points"]}
-    assert scores == pytest.approx({"2": 0.2, "5": 0.5, "10": 1.0})
-
-
-def test_methods_that_differ_in_the_bonus_alone_are_no_ablation(tmp_path, write_run):
-    write_run("a", bonus="none", scale={"beta": 0.1}, mimex={"length": 5})
-    write_run("b", bonus="mimex", scale={"beta": 0.5}, mimex={"length": 5})
-    some = groups(tmp_path)
-    assert ablations(some, overview(some, "eval/success")) == []
-
-
-def test_runs_made_with_the_same_versions_are_told_together(tmp_path, write_run):
+def test_runs_made_with_the_same_versions_are_grouped(tmp_path, write_run):
     write_run("a")
     write_run("b", seed=1)
     other = write_run("c", seed=2)
@@ -113,16 +90,20 @@ def test_runs_made_with_the_same_versions_are_told_together(tmp_path, write_run)
     one, two = versions(find_runs([tmp_path / "runs"]))
     assert [run["name"] for run in one["runs"]] == ["a", "b"]
     assert two["revision"] == "abc"
-    assert two["runs"] == [{"name": "c", "command": None, "resumed": 2}]
+    assert two["runs"] == [{"name": "c", "command": None}]
+    assert (one["resumed"], two["resumed"]) == (0, 2)
 
 
-def test_what_training_said_is_told_by_kind(tmp_path, write_run):
+def test_warnings_are_grouped_by_kind(tmp_path, write_run):
     still = {"ppo/approx_kl": lambda x: 1e-6, "ppo/lr": lambda x: 1e-3}
     for seed in range(2):
         write_run(f"still-{seed}", seed=seed, rows=25, metrics=still)
-    shorter = {"train/episode_steps": lambda x: 500.0 if x < 0.5 else 10.0 + x}
+    shorter = {
+        "train/episode_steps": lambda x: 500.0 if x < 0.5 else 10.0 + x,
+        "train/success": lambda x: 0.0,
+    }
     write_run("shorter", metrics=still | shorter, rows=25)
     write_run("well", metrics={"ppo/approx_kl": lambda x: 0.01, "ppo/lr": lambda x: 1e-3}, rows=25)
-    said = complaints(find_runs([tmp_path / "runs"]))
-    runs = {some[0]["words"].split()[0]: [each["run"] for each in some] for some in said}
+    found = warnings(find_runs([tmp_path / "runs"]))
+    runs = {some[0]["message"].split()[0]: [each["run"] for each in some] for some in found}
     assert runs == {"episodes": ["shorter"], "the": ["shorter", "still-0", "still-1"]}

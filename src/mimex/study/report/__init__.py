@@ -1,64 +1,56 @@
-"""The report: runs as one page that needs neither server nor network.
+"""The report: one HTML page about some runs that needs neither a server nor network access.
 
-The data goes into the page as JSON, beside the page's own text and code.
+Tables that never change are rendered by Jinja; everything with a legend, a slider or a tooltip is
+drawn in the browser from JSON that is embedded in the page.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 from mimex.files import replacing
 from mimex.study.folder import group_as_planned
-from mimex.study.groups import bounds
+from mimex.study.groups import Group, bounds, seed_count
 from mimex.study.panels import styles
 from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, metric_names
 from mimex.study.report.media import novelty, videos
 from mimex.study.report.tables import (
-    ablations,
     aggregate,
     compared_settings,
-    complaints,
     overview,
     versions,
+    warnings,
 )
 from mimex.study.runs import Run, find_runs
 from mimex.study.survival import first_rewards
 
-SCRIPTS = (
-    "base.js",
-    "plot.js",
-    "overview.js",
-    "curves.js",
-    "maps.js",
-    "films.js",
-    "details.js",
-    "start.js",
-)
-"""The page's code, in the order in which it has to be read."""
+SCRIPTS = ("base", "plot", "overview", "curves", "maps", "reconstructions", "start")
+"""JavaScript files of the page, in the order in which they have to be read."""
 
 VIDEO_MEGABYTES = 6.0
-"""Room for videos, so that a page stays below 15 MB."""
+"""Default limit on embedded videos, which keeps a page below 15 MB."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a report came to."""
+    """A report that was written."""
 
     path: Path
     runs: int
     bytes: int
     left_out: list[str]
-    """Videos that there was no room for."""
+    """Videos that exceeded the size limit."""
 
 
 def write_report(
@@ -71,47 +63,57 @@ def write_report(
     """Writes the report of some runs.
 
     Args:
-        paths: Run folders, folders of run folders, or folders of studies.
-        out: The HTML file, which appears under its name only when it is complete.
-        title: Of the page; by default the name of what it is about.
-        video_megabytes: Room for videos (MB).
+        paths: Run folders, folders of run folders, or study folders.
+        out: The HTML file, replaced atomically.
+        title: Page title; the name of the first folder by default.
+        video_megabytes: Limit on the total size of embedded videos (MB).
 
     Raises:
-        FileNotFoundError: If a path has no runs.
+        FileNotFoundError: If there is no run at or below a path.
     """
     if not video_megabytes >= 0:
         raise ValueError(f"--video-mb is {video_megabytes}, but must be 0 or more")
     runs = find_runs(paths)
-    title = title or _title([Path(path) for path in paths])
-    data = gather(runs, title, video_megabytes)
-    page = render(data)
+    content = gather(runs, title or _title([Path(path) for path in paths]), video_megabytes)
+    page = render(content)
     with replacing(out) as aside:
         aside.write_text(page, encoding="utf-8")
-    return Written(out, len(runs), len(page.encode()), data["left_out"])
+    return Written(out, len(runs), len(page.encode()), content["left_out"])
 
 
 def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str, Any]:
-    """All that the page shows, as JSON-able values."""
+    """Returns the variables of the page template; ``charts`` is what the page's script reads."""
     groups, score = group_as_planned(runs)
-    metrics = metric_names(runs)
-    buckets = buckets_for(groups, metrics)
-    rows = overview(groups, score)
-    maps, films = novelty(groups)
     shown, left_out = videos(groups, video_megabytes)
-    methods = list(dict.fromkeys(group.label for group in groups))
+    charts = gather_charts(groups, score, runs)
     return {
         "title": title,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": version("mimex"),
         "runs": len(runs),
+        "seeds": seed_count(groups),
         "unfinished": [run.name for run in runs if not run.finished],
+        "styles": {method["label"]: method for method in charts["methods"]},
+        "health": warnings(runs),
+        "settings": compared_settings(groups),
+        "videos": shown,
+        "left_out": left_out,
+        "versions": versions(runs),
+        "charts": charts,
+    }
+
+
+def gather_charts(groups: Sequence[Group], score: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns the data of everything that is drawn in the browser."""
+    metrics = metric_names(runs)
+    buckets = buckets_for(groups, metrics)
+    maps, reconstructions = novelty(groups)
+    methods = styles(list(dict.fromkeys(group.label for group in groups)))
+    return {
         "score": score,
-        "methods": [
-            {"label": label, "colour": style.colour, "dashes": style.dashes}
-            for label, style in styles(methods).items()
-        ],
+        "methods": [{"label": label} | asdict(style) for label, style in methods.items()],
         "tasks": list(dict.fromkeys(group.task for group in groups)),
-        "overview": rows,
+        "overview": overview(groups, score),
         "aggregate": aggregate(groups, score),
         "first_rewards": [asdict(row) for row in first_rewards(groups)],
         "metrics": [
@@ -130,42 +132,36 @@ def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str,
             }
             for group in groups
         ],
-        "health": complaints(runs),
         "maps": maps,
-        "films": films,
-        "ablations": ablations(groups, rows),
-        "settings": compared_settings(groups),
-        "videos": shown,
-        "left_out": left_out,
-        "versions": versions(runs),
+        "reconstructions": reconstructions,
     }
 
 
-def render(data: dict[str, Any]) -> str:
-    """The page with its data in it; nothing of the data can become markup or code."""
-    assets = resources.files(__package__) / "assets"
-    script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    # Only this very script may run, and nothing may be fetched.
+def render(content: dict[str, Any]) -> str:
+    """Renders the page. Every value is escaped, so that no name can become markup or code."""
+    loader = PackageLoader(__package__, "assets")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    # The browser runs only this script, and fetches nothing.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; media-src data:"
     )
-    parts = {
-        "title": html.escape(data["title"]),
-        "policy": policy,
-        "style": (assets / "page.css").read_text(encoding="utf-8"),
-        "script": script,
-        # In a script element only "<" could end it or begin a comment.
-        "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
-    }
-    page = (assets / "page.html").read_text(encoding="utf-8")
-    before, *pieces = page.split("{{")
-    filled = [before]
-    for piece in pieces:
-        name, _, rest = piece.partition("}}")
-        filled += [parts[name], rest]
-    return "".join(filled)
+    return environment.get_template("page.html").render(
+        content, policy=policy, style=Markup(_asset("page.css")), script=Markup(script)
+    )
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _title(paths: Sequence[Path]) -> str:

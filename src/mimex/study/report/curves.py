@@ -1,6 +1,6 @@
-"""Learning curves for the page: the mean of a group's runs, its band, and the runs themselves.
+"""Learning curves of the report: the mean of a group's runs, its band, and the single runs.
 
-They are made small: fewer points that look the same, and 16 bits a number.
+To keep pages small, curves are thinned without a visible change and stored with 16 bits a value.
 """
 
 from __future__ import annotations
@@ -26,56 +26,54 @@ ORDER = (
     "explore/",
     "bonus/",
 )
-"""Metrics, or beginnings of their names, that are offered first."""
+"""Metrics, or prefixes of their names, that are listed first."""
 
 LEFT_OUT = ("step", "eval/success_low", "eval/success_high")
-"""Columns that are no curve: the interval of a single evaluation is told by its runs' band."""
+"""Columns without a curve."""
 
 WITH_INTERVAL = ("eval/", "train/", "explore/")
-"""Metrics whose band is the 95 % interval of the mean; that of others spans all runs."""
+"""Metrics whose band is the 95 % interval of the mean; for others it is the range of all runs."""
 
 RUNS_SHOWN = ("eval/", "train/", "explore/", "bonus/")
-"""Metrics of which every run's own curve is kept."""
+"""Metrics with a curve for every run."""
 
-NUMBERS = 2_400_000
-"""Numbers in all curves of a page: 6.4 MB of text."""
+VALUES = 2_400_000
+"""Maximum number of values in all curves of a page, 6.4 MB of text."""
 
 MOST_BUCKETS, FEWEST_BUCKETS = 250, 12
-"""Stretches that a curve is thinned to: the first is one for each pixel or two of a panel."""
+"""Limits on the number of buckets per curve; the first is about one per pixel of a panel."""
 
 LEVELS = 65534
-"""Steps between the least and the greatest number of an array: far below a pixel."""
+"""Quantization levels between the minimum and the maximum of an array."""
 
 MISSING = 65535
-"""Stands for what is not finite, or so large that a difference might not be."""
-
-LARGEST = 1e300
+"""Code of values that are not finite."""
 
 DIGITS = 9
-"""Of the least and the greatest number."""
+"""Significant digits of the minimum and the maximum."""
 
 
 def metric_names(runs: Iterable[Run]) -> list[str]:
-    """All metrics that any run reported, the most asked for first."""
+    """Returns all metrics that any run logged, the most important first."""
     names = dict.fromkeys(name for run in runs for name in run.columns if name not in LEFT_OUT)
 
-    def place(name: str) -> int:
+    def rank(name: str) -> int:
         return next((i for i, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
 
-    return sorted(names, key=lambda name: (place(name), name))
+    return sorted(names, key=lambda name: (rank(name), name))
 
 
 def buckets_for(groups: Sequence[Group], metrics: Sequence[str]) -> int:
-    """How fine curves may be so that all of them together stay within ``NUMBERS``."""
+    """Returns the number of buckets per curve that keeps all curves within ``VALUES``."""
     shown = sum(name.startswith(RUNS_SHOWN) for name in metrics)
     runs = sum(len(group.runs) for group in groups)
-    # A stretch keeps two points: of a group the step, mean and band, of a run the step and value.
+    # A bucket has two points: step, mean and band of a group, step and value of a run.
     per_bucket = 2 * (4 * len(groups) * len(metrics) + 2 * runs * shown)
-    return int(np.clip(NUMBERS // max(per_bucket, 1), FEWEST_BUCKETS, MOST_BUCKETS))
+    return int(np.clip(VALUES // max(per_bucket, 1), FEWEST_BUCKETS, MOST_BUCKETS))
 
 
 def group_curves(group: Group, metrics: Sequence[str], buckets: int) -> dict[str, Any]:
-    """The curves of a group, by metric."""
+    """Returns the curves of a group by metric."""
     drawn = {metric: _curve(group, metric, buckets) for metric in metrics}
     return {metric: curve for metric, curve in drawn.items() if curve is not None}
 
@@ -109,15 +107,14 @@ def _run_curve(run: Run, metric: str, buckets: int) -> dict[str, Any]:
 
 
 def thinned(values: ArrayLike, buckets: int) -> NDArray[np.int64]:
-    """Which points of a curve to keep so that its picture stays the same.
+    """Returns the indices of points that preserve the look of a curve.
 
-    The curve is cut into equal stretches, of which each keeps its lowest and its highest point:
-    where a stretch is no wider than a pixel, the pixels that a line covers do not change. The
-    first and the last point are kept too.
+    Each of equally long buckets keeps its minimum and its maximum; if a bucket is no wider than a
+    pixel, the drawn line does not change. The first and the last point are kept too.
 
     Args:
         values: ``(points,)``.
-        buckets: Stretches; at most two points are kept of each.
+        buckets: Number of buckets.
     """
     y = np.asarray(values, float)
     if len(y) <= 2 * buckets:
@@ -130,11 +127,11 @@ def thinned(values: ArrayLike, buckets: int) -> NDArray[np.int64]:
 
 
 def packed(values: ArrayLike) -> dict[str, Any]:
-    """Numbers as base64 of 16-bit steps from the least to the greatest of them."""
+    """Returns values quantized to 16 bits between their minimum and maximum, as base64."""
     x = np.asarray(values, float).ravel()
-    known = np.abs(x) < LARGEST
+    known = np.isfinite(x)
     ends = (x[known].min(), x[known].max()) if known.any() else (0.0, 0.0)
-    low, high = (float(f"{end:.{DIGITS}g}") for end in ends)  # a shorter text
+    low, high = (float(f"{end:.{DIGITS}g}") for end in ends)  # shorter JSON
     share = (x - low) / ((high - low) or 1.0)
     whole = np.round(np.where(known, share, 0).clip(0, 1) * LEVELS)
     steps = np.where(known, whole, MISSING).astype("<u2")

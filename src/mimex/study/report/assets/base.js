@@ -3,20 +3,20 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const METHODS = new Map(DATA.methods.map((method) => [method.label, method]));
-const MISSING = 65535, LEVELS = 65534; // as encode.py has them
+const MISSING = 65535, LEVELS = 65534; // as in curves.py
 const RATES = new Set(DATA.metrics.filter((metric) => metric.rate).map((metric) => metric.name));
 
-// The intervals of two runs are so wide that the runs themselves say more.
+// Intervals of two runs are too wide to be useful: show the runs instead.
 const fewSeeds = DATA.overview.every((row) => row.seeds < 3);
 const state = { hidden: new Set(), metric: DATA.score, smooth: 0, runs: fewSeeds };
-const views = []; // functions that draw a part of the page, again whenever something changes
+const views = []; // functions that redraw a part of the page
 
 function redraw() {
   hideTip();
   for (const view of views) view();
 }
 
-/** An element with attributes, or properties where the name starts with a dot, and children. */
+/** Creates an element with attributes (properties if the name starts with a dot) and children. */
 function make(name, attributes = {}, ...children) {
   const drawn = ["svg", "g", "path", "line", "text", "rect", "circle"].includes(name);
   const element = drawn
@@ -33,13 +33,13 @@ function make(name, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
-/** A task's name without what is before its last slash, unless another task is called the same. */
+/** A task's name after its last slash, unless that is ambiguous. */
 function shortTask(task) {
   const last = task.split("/").at(-1);
   return DATA.tasks.filter((other) => other.split("/").at(-1) === last).length === 1 ? last : task;
 }
 
-/** The numbers of a packed array; those of one packed before are remembered. */
+/** Decodes an array of curves.py, with a cache. */
 const unpackedBefore = new WeakMap();
 function unpack(packed) {
   if (!unpackedBefore.has(packed)) {
@@ -55,11 +55,11 @@ function unpack(packed) {
   return unpackedBefore.get(packed);
 }
 
-// Words for numbers -------------------------------------------------------------------------
+// Number formatting -------------------------------------------------------------------------
 
-const isRate = (metric) => RATES.has(metric); // a share of 1
+const isRate = (metric) => RATES.has(metric); // between 0 and 1
 
-function tell(value, rate = false) {
+function format(value, rate = false) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (rate) return `${(100 * value).toFixed(1)} %`;
   const size = Math.abs(value);
@@ -68,7 +68,7 @@ function tell(value, rate = false) {
   return String(Number(value.toPrecision(3)));
 }
 
-function tellSteps(steps, digits = 3) {
+function formatSteps(steps, digits = 3) {
   const units = [[1e9, "B"], [1e6, "M"], [1e3, "k"]];
   for (const [unit, letter] of units) {
     if (steps >= unit) return `${Number((steps / unit).toPrecision(digits))}${letter}`;
@@ -85,7 +85,7 @@ const dashes = (method) => method.dashes.join(" ") || null;
 function swatch(label) {
   const method = METHODS.get(label);
   const line = make("line", {
-    x1: 1, y1: 5, x2: 19, y2: 5, stroke: method.colour, "stroke-width": 3, "stroke-dasharray": dashes(method),
+    x1: 1, y1: 5, x2: 19, y2: 5, stroke: method.color, "stroke-width": 3, "stroke-dasharray": dashes(method),
   });
   return make("svg", { class: "swatch", viewBox: "0 0 20 10", "aria-hidden": "true" }, line);
 }
@@ -102,7 +102,7 @@ function chooser(label, options, value, change) {
   return make("label", {}, label, select);
 }
 
-/** Buttons of which one is pressed. */
+/** A group of buttons of which one is pressed. */
 function choice(label, options, value, change) {
   const group = make("span", { class: "choice", role: "group", "aria-label": label });
   for (const option of options) {

@@ -1,7 +1,7 @@
 "use strict";
-// Learning curves: one panel a task; and what the bonus does beside the reward.
+// Learning curves, one panel per task, and the bonus beside the extrinsic reward.
 
-/** What a plot needs of a group's metric; null where it was never reported. */
+/** A group's metric as a series for plotFigure, or null if it was never reported. */
 function seriesOf(group, metric) {
   const curve = group.metrics[metric];
   if (!curve) return null;
@@ -9,7 +9,7 @@ function seriesOf(group, metric) {
   const x = [...unpack(curve.x)];
   const smooth = (packed) => packed && smoothed(x, [...unpack(packed)], state.smooth);
   return {
-    label: group.method, method: group.method, colour: method.colour, dashes: dashes(method),
+    label: group.method, method: group.method, color: method.color, dashes: dashes(method),
     x, y: smooth(curve.mean), low: smooth(curve.low), high: smooth(curve.high),
     runs: (curve.runs ?? []).map((run) => {
       const steps = [...unpack(run.x)];
@@ -32,46 +32,46 @@ function drawCurves() {
       rate: isRate(state.metric), showRuns: state.runs, height: 230,
     }));
   }
-  byId("curve-panels").replaceChildren(...(panels.length ? panels : [make("p", { class: "empty" }, "Nothing to show: no method is switched on, or none reported this metric.")]));
+  byId("curve-panels").replaceChildren(...(panels.length ? panels : [make("p", { class: "empty" }, "No data: all methods are hidden, or none logged this metric.")]));
   const metric = DATA.metrics.find(({ name }) => name === state.metric);
   const single = DATA.overview.every((row) => row.seeds === 1);
   byId("curve-lead").textContent = state.runs || single
-    ? "Thin lines are single runs, the strong line is their mean."
+    ? "Thin lines are single runs, thick lines their means."
     : metric?.interval
-      ? "Lines are means over seeds, bands their 95 % bootstrap intervals at each point."
-      : "Lines are means over seeds; the bands of this metric span all runs.";
+      ? "Lines are means over seeds, bands pointwise 95 % bootstrap intervals."
+      : "Lines are means over seeds, bands the range over all runs.";
 }
 
 function startCurves() {
   const slider = make("input", { type: "range", min: 0, max: 10, step: 0.5, value: 0, "aria-label": "smoothing" });
-  const told = make("output", {}, "off");
+  const shown = make("output", {}, "off");
   slider.oninput = () => {
     state.smooth = Number(slider.value) / 100;
-    told.textContent = state.smooth ? `${slider.value} %` : "off";
+    shown.textContent = state.smooth ? `${slider.value} %` : "off";
     redraw();
   };
   const box = make("input", { type: "checkbox", ".checked": state.runs, onchange: () => { state.runs = box.checked; redraw(); } });
   byId("curve-controls").append(
     chooser("metric", DATA.metrics.map(({ name }) => name), state.metric, (name) => { state.metric = name; redraw(); }),
-    make("label", { title: "Width of the Gaussian, as a share of the run" }, "smoothing", slider, told),
+    make("label", { title: "Standard deviation of the Gaussian kernel, as a fraction of the run" }, "smoothing", slider, shown),
     make("label", {}, box, "single runs"));
   views.push(drawCurves);
   startBonus();
 }
 
-// Bonus against reward ----------------------------------------------------------------------
+// Intrinsic and extrinsic reward ----------------------------------------------------------------------
 
 const BONUS_PANELS = [
-  { title: "Reward a step", metrics: ["train/reward", "bonus/reward"] },
-  { title: "Share of the bonus", metrics: ["bonus/share"] },
+  { title: "Reward per step", metrics: ["train/reward", "bonus/reward"] },
+  { title: "Bonus share of reward", metrics: ["bonus/share"] },
   { title: "Raw bonus", metrics: ["bonus/probe", "bonus/mean"] },
   { title: "Coverage", metrics: ["explore/coverage"] },
 ];
 
 function startBonus() {
-  const paid = DATA.curves.filter((group) => group.metrics["bonus/mean"] && group.metrics["bonus/mean"].mean.high > 0);
-  if (!paid.length) { byId("bonus").remove(); return; }
-  const tasks = DATA.tasks.filter((task) => paid.some((group) => group.task === task));
+  const rewarded = DATA.curves.filter((group) => group.metrics["bonus/mean"] && group.metrics["bonus/mean"].mean.high > 0);
+  if (!rewarded.length) { byId("bonus").remove(); return; }
+  const tasks = DATA.tasks.filter((task) => rewarded.some((group) => group.task === task));
   let task = tasks[0];
   if (tasks.length > 1) {
     byId("bonus-controls").append(chooser("task", tasks, task, (name) => { task = name; redraw(); }));
@@ -80,15 +80,15 @@ function startBonus() {
     const panels = [];
     for (const panel of BONUS_PANELS) {
       const series = groupsOf(task).flatMap((group) => panel.metrics.map((metric) => {
-        // A method without bonus has nothing to show but its reward and its coverage.
+        // Without a bonus, only reward and coverage are drawn.
         const bonus = metric.startsWith("bonus/");
-        if (bonus && !paid.includes(group)) return null;
+        if (bonus && !rewarded.includes(group)) return null;
         const found = seriesOf(group, metric);
         if (found && panel.metrics.length > 1) {
           const dashed = metric === panel.metrics[0];
-          found.label += { "train/reward": ", task", "bonus/reward": ", bonus", "bonus/probe": ", old windows", "bonus/mean": ", new" }[metric];
+          found.label += { "train/reward": ", extrinsic", "bonus/reward": ", bonus", "bonus/probe": ", fixed batch", "bonus/mean": ", current" }[metric];
           found.dashes = dashed ? "5 4" : null;
-          found.low = found.high = null; // two lines a method are enough
+          found.low = found.high = null; // bands of two lines per method would overlap
         }
         return found;
       })).filter(Boolean);

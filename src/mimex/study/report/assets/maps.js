@@ -1,23 +1,23 @@
 "use strict";
-// Novelty maps: where the agent was, and where the bonus was high, stage by stage.
+// Visited states and the mean bonus there, by stage of training.
 
-// Viridis at nine places; light pages run it backwards, so that more is always further from paper.
+// Viridis at nine points, reversed on a light page, so that more always has more contrast.
 const VIRIDIS = [
   [68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141],
   [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37],
 ];
 function heat(share) {
-  const place = (isDark() ? 0.1 + 0.9 * share : 1 - share) * (VIRIDIS.length - 1);
-  const left = Math.min(Math.floor(place), VIRIDIS.length - 2);
-  return VIRIDIS[left].map((from, i) => Math.round(from + (place - left) * (VIRIDIS[left + 1][i] - from)));
+  const position = (isDark() ? 0.1 + 0.9 * share : 1 - share) * (VIRIDIS.length - 1);
+  const left = Math.min(Math.floor(position), VIRIDIS.length - 2);
+  return VIRIDIS[left].map((from, i) => Math.round(from + (position - left) * (VIRIDIS[left + 1][i] - from)));
 }
 
 const mapChoice = { task: null, plane: null, quantity: "visits" };
 
-/** The numbers of a map: the logarithm of visits, or the mean bonus. */
+/** The values of a map: the logarithm of the visit counts, or the mean bonus. */
 const mapValues = (map) => unpack(mapChoice.quantity === "visits" ? map.visits : map.bonus);
 
-/** Numbers of the visited cells, in the order of a map's values. */
+/** Indices of the visited cells, in the order of a map's values. */
 function visitedCells(map) {
   const bytes = atob(map.cells), cells = [];
   for (let cell = 0; cell < 8 * bytes.length; cell++) {
@@ -51,7 +51,7 @@ function drawMap(plane, map, [low, high], size) {
       return `${plane.axes[axis].replace(/ \(.*/, "")} ${(plane.low[axis] + (cell + 0.5) * width).toFixed(2)}`;
     });
     const visits = i === undefined ? 0 : Math.round(Math.exp(unpack(map.visits)[i]));
-    const bonus = i === undefined ? null : `mean bonus ${tell(unpack(map.bonus)[i])}`;
+    const bonus = i === undefined ? null : `mean bonus ${format(unpack(map.bonus)[i])}`;
     showTip(event.clientX, event.clientY, make("strong", {}, where.join(", ")), plural(visits, "visit"), make("br"), bonus);
   };
   canvas.onpointerleave = hideTip;
@@ -65,7 +65,7 @@ function drawMaps() {
   byId("map-table").replaceChildren(table);
   byId("map-scale").replaceChildren();
   if (!planes.length) return;
-  // One scale for all that is compared.
+  // All maps share one color scale.
   const all = planes.flatMap((plane) => plane.maps.flatMap((map) => [...mapValues(map)])).sort((a, b) => a - b);
   const low = mapChoice.quantity === "visits" ? 0 : Math.min(0, all[0]);
   const high = mapChoice.quantity === "visits" ? all[all.length - 1] : all[Math.floor(0.99 * (all.length - 1))];
@@ -73,9 +73,9 @@ function drawMaps() {
   const longest = planes.find((plane) => plane.maps.length === stages);
   table.append(make("thead", {}, make("tr", {},
     make("th", { class: "sticky" }, "method"),
-    ...longest.maps.map((map, i) => make("th", {}, `${i ? tellSteps(longest.maps[i - 1].until) : "0"} to ${tellSteps(map.until)}`)),
+    ...longest.maps.map((map, i) => make("th", {}, `${i ? formatSteps(longest.maps[i - 1].until) : "0"} to ${formatSteps(map.until)}`)),
     make("th", { class: "number" }, "coverage"))));
-  const room = byId("map-table").clientWidth - 300; // beside the names and the coverage
+  const room = byId("map-table").clientWidth - 300; // next to the names and the coverage
   const size = Math.min(Math.max(Math.floor(room / stages) - 12, 84), 150);
   const body = make("tbody");
   groups.forEach((group, g) => {
@@ -88,8 +88,8 @@ function drawMaps() {
       make("td", { class: "number" }, ...estimateText(coverage, true))));
   });
   table.append(body);
-  byId("map-lead").textContent = `Where the agent was in each part of the training, ${longest.shared
-    ? "all seeds together" : "one run of each method, on axes fitted to its first states"}, and how large the raw bonus was there. Coverage is the share of a fixed grid that a run has visited by its end.`;
+  byId("map-lead").textContent = `Visited states in each stage of training, ${longest.shared
+    ? "summed over seeds" : "for one run of each method, on axes fitted to its first states"}, and the mean raw bonus there. Coverage is the fraction of grid cells that a run has visited by its end.`;
   const plane = longest;
   const ramp = make("canvas", { width: 160, height: 1 });
   const context = ramp.getContext("2d");
@@ -97,9 +97,9 @@ function drawMaps() {
     context.fillStyle = `rgb(${heat(x / 159).join(" ")})`;
     context.fillRect(x, 0, 1, 1);
   }
-  const ends = mapChoice.quantity === "visits" ? ["1", `${tell(Math.exp(high))} visits`] : [tell(low), `${tell(high)} mean bonus`];
+  const ends = mapChoice.quantity === "visits" ? ["1", `${format(Math.exp(high))} visits`] : [format(low), `${format(high)} mean bonus`];
   byId("map-scale").append(make("span", { class: "scale" }, ends[0], ramp, ends[1]),
-    make("p", { class: "lead" }, `→ ${plane.axes[0]}, ${plane.low[0]} to ${plane.high[0]}; ↑ ${plane.axes[1]}, ${plane.low[1]} to ${plane.high[1]}. Cells without colour were not visited.`));
+    make("p", { class: "lead" }, `→ ${plane.axes[0]}, ${plane.low[0]} to ${plane.high[0]}; ↑ ${plane.axes[1]}, ${plane.low[1]} to ${plane.high[1]}. Blank cells were not visited.`));
 }
 
 function startMaps() {

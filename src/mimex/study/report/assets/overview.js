@@ -1,39 +1,39 @@
 "use strict";
-// The overview table: what every method came to on every task.
+// The overview table: scores of every method on every task.
 
 const scoreName = DATA.score.replace("eval/", "").replace("train/", "training ");
 
 /** A value and its interval as text. */
 function estimateText(estimate, rate) {
   if (!estimate) return ["–"];
-  const parts = [tell(estimate.value, rate)];
+  const parts = [format(estimate.value, rate)];
   if (estimate.low !== undefined) {
     const digits = estimate.high - estimate.low < 0.1 ? 1 : 0; // of percents
     const range = rate
       ? `${(100 * estimate.low).toFixed(digits)}–${(100 * estimate.high).toFixed(digits)}`
-      : `${tell(estimate.low)} to ${tell(estimate.high)}`;
+      : `${format(estimate.low)} to ${format(estimate.high)}`;
     parts.push(make("span", { class: "range" }, range));
   }
   return parts;
 }
 
 /** Interval, mean and single runs on a line from low to high. */
-function intervalPicture(estimate, values, label, [low, high]) {
+function intervalImage(estimate, values, label, [low, high]) {
   const width = innerWidth < 640 ? 96 : 116, height = 18, middle = height / 2;
   const toX = (value) => 5 + ((Math.min(Math.max(value, low), high) - low) / (high - low || 1)) * (width - 10);
-  const { colour } = METHODS.get(label);
-  const picture = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  picture.append(make("line", { class: "axis", x1: 5, x2: width - 5, y1: middle, y2: middle, stroke: "var(--grid)", "stroke-width": 8 }));
+  const { color } = METHODS.get(label);
+  const svg = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  svg.append(make("line", { class: "axis", x1: 5, x2: width - 5, y1: middle, y2: middle, stroke: "var(--grid)", "stroke-width": 8 }));
   if (estimate?.low !== undefined) {
-    picture.append(make("line", {
-      x1: toX(estimate.low), x2: toX(estimate.high), y1: middle, y2: middle, stroke: colour, "stroke-width": 8, opacity: 0.28,
+    svg.append(make("line", {
+      x1: toX(estimate.low), x2: toX(estimate.high), y1: middle, y2: middle, stroke: color, "stroke-width": 8, opacity: 0.28,
     }));
   }
   for (const value of values) {
-    picture.append(make("line", { x1: toX(value), x2: toX(value), y1: middle - 4, y2: middle + 4, stroke: colour, opacity: 0.75 }));
+    svg.append(make("line", { x1: toX(value), x2: toX(value), y1: middle - 4, y2: middle + 4, stroke: color, opacity: 0.75 }));
   }
-  if (estimate) picture.append(make("circle", { cx: toX(estimate.value), cy: middle, r: 4, fill: colour, stroke: "var(--paper)", "stroke-width": 1.2 }));
-  return picture;
+  if (estimate) svg.append(make("circle", { cx: toX(estimate.value), cy: middle, r: 4, fill: color, stroke: "var(--paper)", "stroke-width": 1.2 }));
+  return svg;
 }
 
 function scoreRange(rows) {
@@ -42,11 +42,11 @@ function scoreRange(rows) {
   return low < high ? [Math.min(low, 0), high] : [0, 1];
 }
 
-/** Whether a row has the greatest mean, or an interval that reaches into that one's. */
+/** Whether a row has the best mean, or an interval that overlaps with the best row's. */
 function isBest(row, rows, column) {
-  const told = rows.map((other) => other[column]).filter(Boolean);
-  if (told.length < 2 || !row[column]) return false;
-  const best = told.reduce((a, b) => (b.value > a.value ? b : a));
+  const known = rows.map((other) => other[column]).filter(Boolean);
+  if (known.length < 2 || !row[column]) return false;
+  const best = known.reduce((a, b) => (b.value > a.value ? b : a));
   return best.value !== 0 && (row[column].high ?? row[column].value) >= (best.low ?? best.value);
 }
 
@@ -67,18 +67,18 @@ function drawOverview() {
   for (const task of DATA.tasks) {
     const rows = shown.filter((row) => row.task === task);
     const range = scoreRange(DATA.overview.filter((row) => row.task === task));
-    // On a narrow page the task has a line of its own instead of a column.
+    // On a narrow screen the task is a row of its own instead of a column.
     const body = make("tbody", { class: "task" }, make("tr", { class: "narrow" }, make("td", { class: "name", colspan: 3 }, task)));
-    rows.forEach((row, place) => {
+    rows.forEach((row, index) => {
       body.append(make("tr", {},
-        make("td", { class: "name wide", title: task }, place ? "" : shortTask(task)),
+        make("td", { class: "name wide", title: task }, index ? "" : shortTask(task)),
         make("td", { class: "sticky" }, named(row.method)),
         make("td", { class: `number ${isBest(row, rows, "final") ? "best" : ""}` }, ...estimateText(row.final, isRate(DATA.score))),
-        make("td", {}, intervalPicture(row.final, row.scores, row.method, range)),
+        make("td", {}, intervalImage(row.final, row.scores, row.method, range)),
         ...columns.map(([name, , rate]) => make("td", { class: "number" }, ...estimateText(row[name], rate))),
         make("td", { class: "number" }, row.finished === row.seeds ? String(row.seeds) : `${row.finished} of ${row.seeds}`),
-        make("td", { class: "number" }, tellSteps(row.steps[0]) === tellSteps(row.steps[1])
-          ? tellSteps(row.steps[1]) : `${tellSteps(row.steps[0])} to ${tellSteps(row.steps[1])}`)));
+        make("td", { class: "number" }, formatSteps(row.steps[0]) === formatSteps(row.steps[1])
+          ? formatSteps(row.steps[1]) : `${formatSteps(row.steps[0])} to ${formatSteps(row.steps[1])}`)));
     });
     if (rows.length) table.append(body);
   }
@@ -95,26 +95,26 @@ function drawAggregate() {
   const compared = rows.some((row) => row.improvement);
   const table = make("table", {}, make("thead", {}, make("tr", {},
     make("th", {}, "method"), make("th", { class: "number" }, "interquartile mean"), make("th", {}, ""),
-    make("th", { class: "number" }, "mean"), compared ? make("th", { class: "number" }, "better than none") : null)));
+    make("th", { class: "number" }, "mean"), compared ? make("th", { class: "number" }, "P(better than none)") : null)));
   const body = make("tbody");
   for (const row of rows) {
     body.append(make("tr", {},
       make("td", {}, named(row.method)),
       make("td", { class: `number ${isBest(row, rows, "iqm") ? "best" : ""}` }, ...estimateText(row.iqm, rate)),
-      make("td", {}, intervalPicture(row.iqm, [], row.method, [low, high])),
+      make("td", {}, intervalImage(row.iqm, [], row.method, [low, high])),
       make("td", { class: "number" }, ...estimateText(row.mean, rate)),
       compared ? make("td", { class: "number" }, ...estimateText(row.improvement, true)) : null));
   }
   table.append(body);
   host.append(
-    make("h3", {}, `${plural(DATA.aggregate.tasks.length, "task")} together, final ${scoreName}`),
+    make("h3", {}, `${plural(DATA.aggregate.tasks.length, "task")} combined, final ${scoreName}`),
     make("p", { class: "lead" }, compared
-      ? "Tasks weigh the same. Better than none: how probably a run of the method beats a run without bonus; 50 % is no difference."
-      : "Tasks weigh the same."),
+      ? "All tasks have equal weight. P(better than none): probability that a run of the method scores higher than a run without a bonus; 50 % means no difference."
+      : "All tasks have equal weight."),
     make("div", { class: "scroll" }, table));
 }
 
-/** How long runs waited for their first reward, task by task and over all tasks. */
+/** Steps to the first reward, by task and over all tasks. */
 function drawFirstRewards() {
   const rows = DATA.first_rewards.filter((row) => !state.hidden.has(row.method));
   const host = byId("first-rewards");
@@ -122,32 +122,32 @@ function drawFirstRewards() {
   if (!rows.length) return;
   const compared = rows.some((row) => row.p !== null);
   const table = make("table", {}, make("thead", {}, make("tr", {},
-    make("th", { class: "wide" }, "task"), make("th", { class: "sticky" }, "method"), make("th", { class: "number" }, "runs that met one"),
-    make("th", { class: "number" }, "median steps"), compared ? make("th", { class: "number" }, "p, against none") : null)));
+    make("th", { class: "wide" }, "task"), make("th", { class: "sticky" }, "method"), make("th", { class: "number" }, "runs with a reward"),
+    make("th", { class: "number" }, "median steps"), compared ? make("th", { class: "number" }, "p (vs. none)") : null)));
   for (const task of [...DATA.tasks, null]) {
-    const name = task === null ? "all tasks together" : shortTask(task);
+    const name = task === null ? "all tasks" : shortTask(task);
     const body = make("tbody", { class: "task" }, make("tr", { class: "narrow" }, make("td", { class: "name", colspan: 3 }, name)));
-    rows.filter((row) => row.task === task).forEach((row, place) => {
+    rows.filter((row) => row.task === task).forEach((row, index) => {
       body.append(make("tr", {},
-        make("td", { class: "name wide" }, place ? "" : name),
+        make("td", { class: "name wide" }, index ? "" : name),
         make("td", { class: "sticky" }, named(row.method)),
         make("td", { class: "number" }, `${row.found} of ${row.runs}`),
-        make("td", { class: "number" }, row.median === null ? "not reached" : tellSteps(row.median)),
+        make("td", { class: "number" }, row.median === null ? "not reached" : formatSteps(row.median)),
         compared ? make("td", { class: "number" }, row.p === null ? "–" : String(Number(row.p.toPrecision(2)))) : null));
     });
     if (body.children.length > 1) table.append(body);
   }
   host.append(
     make("h3", {}, "Steps to the first reward"),
-    make("p", { class: "lead" }, `Median: by when half of the runs had met a reward; a run that met none counts as waiting until its last step.${compared
-      ? " p: how probably chance alone parts the runs of a task as far from those without bonus (log-rank test, two-sided, each comparison by itself)." : ""}`),
+    make("p", { class: "lead" }, `Median (Kaplan–Meier): the step by which half of the runs had received a reward. Runs without a reward are censored at their last step.${compared
+      ? " p: two-sided log-rank test against no bonus, not corrected for multiple comparisons." : ""}`),
     make("div", { class: "scroll" }, table));
 }
 
 function startOverview() {
   const several = DATA.overview.some((row) => row.seeds > 1);
-  byId("overview-lead").textContent = `Of runs that reached their budget, the mean over its last tenth. ${several
-    ? "Means over seeds with 95 % bootstrap intervals; ticks are single runs. Bold: the greatest mean of a task, and all whose intervals reach into its interval."
-    : "One seed each: no interval can be given, and a difference may be luck."}`;
+  byId("overview-lead").textContent = `Final scores are means over the last tenth of the steps, of finished runs. ${several
+    ? "Means over seeds with 95 % bootstrap intervals; ticks are single runs. Bold: the best mean of a task, and every method whose interval overlaps with the best one's."
+    : "One seed per method: no intervals, and differences may be chance."}`;
   views.push(drawOverview, drawAggregate, drawFirstRewards);
 }
