@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
     "eval": "measure a run's policy: success rate with its interval, return, video",
     "play": "play a run's policy or a task, print the outcome and make a video",
+    "view": "watch a run's policy or a task in the browser, with live plots",
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
