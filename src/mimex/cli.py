@@ -15,6 +15,7 @@ COMMANDS = {
     "play": "play a run's policy or a task, print the outcome and make a video",
     "export": "write a run's policy to a file, ONNX or safetensors, that needs no PyTorch",
     "demos": "record demonstrations of an expert or a policy as a Minari dataset",
+    "view": "watch a run's policy or a task in the browser, with live plots",
     "study": "make all runs of an experiment, then its figures and report",
     "report": "one page of any runs: curves with intervals, settings, maps, videos",
     "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",

@@ -1,0 +1,417 @@
+"""`mimex view`: the MuJoCo scene of one environment in the browser, while an agent acts in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
+
+import torch
+import tyro
+from gymnasium.vector import VectorEnv
+
+from mimex.agents.ppo import PPO
+from mimex.bonus.base import EpisodicReward
+from mimex.commands.build import Which, load_agent, make_bonus, make_env, make_view
+from mimex.commands.play import UNKNOWN_FPS, Untrained
+from mimex.config import TrainConfig, family_of, preset
+from mimex.contracts import Policy, final_successes
+from mimex.data.tracker import WindowTracker
+from mimex.envs.arrays import to_numpy
+from mimex.envs.catalogue import NAMES
+from mimex.nn.parallel import use_workers
+from mimex.train.checkpoint import Checkpoints
+from mimex.train.folder import RunFolder
+from mimex.view.panel import Panel
+from mimex.view.server import close_server, open_server, require_viser
+
+Poses = Callable[[], tuple[Any, Any]]
+"""Returns MuJoCo's ``xpos`` ``(bodies, 3)`` and ``xquat`` ``(bodies, 4)`` of now."""
+
+RELOAD = "Reload checkpoint"
+AGENTS = ("zero", "random", "expert")
+FRAME = 1 / 90
+"""Least time between two poses that are sent to the browser (s)."""
+PLOT = 0.1
+"""Time between two drawings of the plots (s)."""
+LAG = 0.25
+"""Time that a slow simulation may fall behind before it stops catching up (s)."""
+IDLE = 0.05
+"""Time between two looks at the controls while nothing moves (s)."""
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """Watch a task or a run in the browser: MuJoCo's scene, with live plots of reward and bonus."""
+
+    what: tyro.conf.Positional[str]
+    """A run folder; with --agent a task, for example FrankaPick."""
+    agent: Literal["zero", "random", "expert"] | None = None
+    """What acts in a task: actions that are all zero, random ones, or the scripted expert, which
+    tasks of PixMC-Sparse have."""
+    checkpoint: Which = "latest"
+    """Which of the run's checkpoints."""
+    seed: int = 0
+    """Random seed of the first episode and of random actions."""
+    host: str = "127.0.0.1"
+    """Address to listen at. The default is reached from this machine alone; 0.0.0.0 opens the
+    viewer, which has no password, to every network of the machine."""
+    port: int = 8080
+    """Port to listen at; if it is taken, the next free one."""
+    trust_modules: tuple[str, ...] = ()
+    """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Reads the command line and serves the viewer until Ctrl-C."""
+    config = tyro.cli(ViewConfig, args=arguments, prog="mimex view")
+    require_viser()
+    use_workers(1)
+    source = _tasks(config) if config.agent is not None else _checkpoints(config)
+    session = source.open(source.first)  # what cannot be shown is refused before anything listens
+    server = open_server(config.host, config.port)
+    try:
+        viewer = Viewer(server, source, session)
+        host = "localhost" if config.host in ("127.0.0.1", "0.0.0.0") else config.host
+        address = f"http://{f'[{host}]' if ':' in host else host}:{server.get_port()}"
+        print(f"{session.title}: {address} (Ctrl-C ends)", flush=True)
+        viewer.loop()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        close_server(server)
+
+
+class Source(NamedTuple):
+    """What can be shown."""
+
+    choices: Mapping[str, Sequence[str]]  # options of each menu, by its label
+    first: Mapping[str, str]  # those that are chosen at first
+    buttons: Sequence[str]  # more of them; each opens the session anew
+    open: Callable[[Mapping[str, str]], Session]  # the session of a choice of options
+
+
+def _tasks(config: ViewConfig) -> Source:
+    """Tasks of one family, and agents without training."""
+    checked = preset("cpu", task=config.what).checked()
+    family = family_of(config.what)
+    tasks = (config.what,) if family.prefix == "gym/" else family.tasks()  # not all have a scene
+    agents = AGENTS if config.what in NAMES else AGENTS[:-1]
+    if config.agent not in agents:
+        raise ValueError(
+            f"--agent is 'expert', but {checked.task} has none: use a task of PixMC-Sparse, or "
+            "--agent zero or random"
+        )
+
+    def open_task(chosen: Mapping[str, str]) -> Session:
+        task, agent = chosen["Task"], chosen["Agent"]
+        env = make_env(preset("cpu", task=task).checked(), 1)
+        acts = Untrained(agent, task, env, config.seed)
+        return Session(f"{task}, {agent}", env, Actor(acts), config.seed)
+
+    first = {"Task": config.what, "Agent": str(config.agent)}
+    return Source({"Task": tasks, "Agent": agents}, first, (), open_task)
+
+
+def _checkpoints(config: ViewConfig) -> Source:
+    """Checkpoints of a run."""
+    folder = Path(config.what)
+    if not folder.is_dir():
+        raise ValueError(
+            f"{config.what} is no run folder: give one, or a task with --agent zero, random or "
+            "expert"
+        )
+
+    def open_checkpoint(chosen: Mapping[str, str]) -> Session:
+        which: Any = chosen["Checkpoint"]
+        trained, agent, step = load_agent(folder, which, config.trust_modules)
+        env = make_env(trained, 1)
+        actor = Actor(agent)
+        if hasattr(trained, trained.bonus):  # those without settings look at nothing
+            actor = ScoringActor(trained, env, agent, folder, which)
+        return Session(f"{trained.title}, step {step:,}", env, actor, config.seed)
+
+    first = {"Checkpoint": config.checkpoint}
+    return Source({"Checkpoint": get_args(Which)}, first, (RELOAD,), open_checkpoint)
+
+
+class Actor:
+    """Acts without noise.
+
+    Args:
+        policy: What acts.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def act(self, observation: Any, *, starts: bool) -> tuple[Any, float | None]:
+        """The actions for an observation, and its bonus; None without one.
+
+        Args:
+            observation: Of one environment.
+            starts: It is the first of its episode.
+        """
+        return self._policy.policy(observation), None
+
+
+class ScoringActor(Actor):
+    """A run's policy that also scores what it meets with the run's bonus, which learns nothing.
+
+    Args:
+        config: The run's settings.
+        env: One environment of its task.
+        algorithm: Its PPO or DrQ-v2.
+        folder: The run folder.
+        which: The checkpoint.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        env: VectorEnv[Any, Any, Any],
+        algorithm: Any,
+        folder: Path,
+        which: Which,
+    ) -> None:
+        super().__init__(algorithm)
+        self._algorithm, on_policy = algorithm, isinstance(algorithm, PPO)
+        reader = algorithm.encoder.reader if on_policy else algorithm.reader
+        settings = config.loop if on_policy else config.off_policy
+        discrete_obs, discrete = (
+            reader.discrete,
+            algorithm.actions.discrete and settings.stride == 1,
+        )
+        if not on_policy:
+            discrete_obs, discrete = discrete_obs and config.drqv2.features != "trunk", False
+        self._view = make_view(config, env, reader, algorithm.feature_dim)
+        width = algorithm.feature_dim if self._view is None else len(self._view)
+        self._bonus = make_bonus(
+            config, width, algorithm.action_dim, discrete_obs=discrete_obs, discrete=discrete
+        )
+        checkpoints = Checkpoints(RunFolder(folder).checkpoints)
+        saved = checkpoints.latest() if which == "latest" else checkpoints.best()
+        assert saved is not None  # the algorithm's weights are from it
+        with checkpoints.fitting():
+            self._bonus.load_state_dict(saved[1]["agent"]["bonus"])
+        self._tracker = WindowTracker(
+            1,
+            self._bonus.length,
+            width,
+            algorithm.action_dim,
+            device=algorithm.device,
+            stride=settings.stride,
+        )
+        self._prev_action = torch.zeros(1, algorithm.action_dim, device=algorithm.device)
+
+    @torch.no_grad()
+    def act(self, observation: Any, *, starts: bool) -> tuple[Any, float | None]:
+        algorithm, first = self._algorithm, torch.tensor([starts], device=self._algorithm.device)
+        if isinstance(algorithm, PPO):
+            stored = algorithm.encoder.read(observation)
+            actions, _, features = algorithm.act(stored, deterministic=True)
+        else:
+            packed = algorithm.read(observation)
+            actions, features = (
+                algorithm.act(packed, 0, deterministic=True),
+                algorithm.features(packed),
+            )
+        seen = features if self._view is None else features[..., self._view]
+        window = self._tracker.push(seen, first, self._prev_action)
+        self._prev_action = algorithm.actions.clipped(actions)
+        if isinstance(self._bonus, EpisodicReward):
+            bonus = self._bonus.follow(window, first)
+        else:
+            bonus = self._bonus.reward(window)
+        return algorithm.actions(actions), float(bonus[0])
+
+
+def simulation(env: VectorEnv[Any, Any, Any]) -> tuple[Any, Poses]:
+    """The MuJoCo model of one environment, and what returns the poses of its bodies."""
+    base: Any = env.unwrapped
+    if hasattr(base, "engine"):  # PixMC-Sparse: arrays of all simulations
+        fields = [base.engine.field(name) for name in ("xpos", "xquat")]
+        return base.model, lambda: (to_numpy(fields[0])[0], to_numpy(fields[1])[0])
+    if hasattr(base, "copies"):  # the control suite
+        physics = base.copies[0].environment.physics
+        model, data = physics.model.ptr, physics.data.ptr
+    elif hasattr(base, "envs"):  # Gymnasium's own
+        one = base.envs[0].unwrapped
+        model, data = getattr(one, "model", None), getattr(one, "data", None)
+    else:
+        model = data = None
+    if not hasattr(model, "ngeom") or not hasattr(data, "xpos"):
+        raise ValueError(
+            "this task has no MuJoCo scene to view: use `mimex play`, which makes a video of any "
+            "task that can be rendered"
+        )
+    return model, lambda: (data.xpos, data.xquat)
+
+
+class Session:
+    """One environment in which an agent acts.
+
+    Attributes:
+        title: What is shown.
+        model: The compiled MuJoCo model.
+        poses: Returns the positions ``(bodies, 3)`` and rotations ``(bodies, 4)`` of now.
+        dt: Simulated time of a step (s).
+        steps: Steps of the running episode.
+        returned: Its return so far.
+        last: Outcome of the last episode, in words.
+
+    Args:
+        title: What is shown.
+        env: The environment; closed with the session.
+        actor: What acts.
+        seed: Random seed of the first episode.
+    """
+
+    def __init__(self, title: str, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> None:
+        self.title, self._env, self._actor = title, env, actor
+        self.model, self.poses = simulation(env)
+        self.dt = 1 / float(env.metadata.get("render_fps", UNKNOWN_FPS))
+        self._weights: Mapping[str, float] = getattr(env.unwrapped, "weights", {})
+        self._observation, _ = env.reset(seed=seed)
+        self.last = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.steps, self.returned = 0, 0.0
+
+    def restart(self) -> None:
+        """Begins a new episode."""
+        self._observation, _ = self._env.reset()
+        self._begin()
+
+    def step(self) -> dict[str, dict[str, float]]:
+        """Makes one step; returns its values by plot and line."""
+        actions, bonus = self._actor.act(self._observation, starts=self.steps == 0)
+        self._observation, rewards, terminated, truncated, info = self._env.step(actions)
+        ended, reward = bool(terminated[0] | truncated[0]), float(rewards[0])
+        about = info["final_info"] if ended and "final_info" in info else info
+        terms = {
+            name.removeprefix("reward/"): float(value[0])
+            for name, value in about.items()
+            if name.startswith("reward/")
+        }
+        values = {"Reward": self._weighted(terms) | {"reward": reward}}
+        if bonus is not None:
+            values["Bonus (raw)"] = {"bonus": bonus}
+        self.steps, self.returned = self.steps + 1, self.returned + reward
+        if ended:
+            found = final_successes(info)
+            success = "" if found is None else ", success" if found[0] else ", no success"
+            self.last = f"return {self.returned:.2f} in {self.steps} steps{success}"
+            self._begin()
+        return values
+
+    def _weighted(self, terms: Mapping[str, float]) -> dict[str, float]:
+        """The terms that add up to the reward, without those of weight 0."""
+        weights = {name: self._weights.get(name, 1.0) for name in terms}
+        return {name: weights[name] * value for name, value in terms.items() if weights[name]}
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()
+
+
+class Viewer:
+    """Steps a session in real time and shows it.
+
+    Args:
+        server: viser's server.
+        source: Opens sessions, as its controls ask for them.
+        session: The first one.
+    """
+
+    def __init__(self, server: Any, source: Source, session: Session) -> None:
+        from mimex.view.scene import Scene, set_camera, set_surroundings  # loads MuJoCo
+
+        self._make_scene, self._set_camera = Scene, set_camera
+        self._server, self._source, self._session = server, source, session
+        set_surroundings(server)
+        self._scene = Scene(server, session.model)
+        set_camera(server, session.model)
+        self._panel = Panel(server, source.choices, source.first, source.buttons)
+        self._shown, self._problem = dict(source.first), ""
+        self._time = 0.0  # simulated, of the plots
+        self._show_session()
+
+    def loop(self) -> NoReturn:
+        """Steps until it is interrupted; while nobody looks on, nothing moves."""
+        due = frame = plot = time.monotonic()
+        while True:
+            moved = self._follow_controls()
+            now = time.monotonic()
+            if self._panel.paused or not self._server.get_clients():
+                if moved:
+                    self._draw()
+                    self._report()
+                time.sleep(IDLE)
+                due = now
+                continue
+            values = self._session.step()
+            self._time += self._session.dt
+            self._panel.record(self._time, values)
+            if self._session.steps == 0:
+                self._scene.place_geoms()
+            if now - frame >= FRAME:
+                self._draw()
+                frame = now
+            if now - plot >= PLOT:
+                self._panel.draw()
+                self._report()
+                plot = now
+            due = max(due + self._session.dt / self._panel.speed, now - LAG)
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _follow_controls(self) -> bool:
+        """Does what the controls ask for; returns whether the scene changed."""
+        panel, wanted = self._panel, {name: self._panel.chosen(name) for name in self._shown}
+        if wanted != self._shown or any(map(panel.pressed, self._source.buttons)):
+            self._open(wanted)
+            return True
+        if panel.pressed("Restart"):
+            self._session.restart()
+            self._scene.place_geoms()
+            return True
+        return False
+
+    def _open(self, wanted: dict[str, str]) -> None:
+        """Shows another session; if that fails, says why and goes on with this one."""
+        try:
+            session = self._source.open(wanted)
+        except (ValueError, OSError, ImportError, RuntimeError) as error:
+            self._problem = str(error)
+            for label, option in self._shown.items():
+                self._panel.choose(label, option)
+            self._report()
+            return
+        self._session.close()
+        self._session, self._shown, self._problem = session, wanted, ""
+        self._scene.remove()
+        self._scene = self._make_scene(self._server, session.model)
+        self._set_camera(self._server, session.model)
+        self._panel.clear()
+        self._show_session()
+
+    def _show_session(self) -> None:
+        self._time = 0.0
+        self._server.gui.set_panel_label(f"mimex: {self._session.title}")
+        self._draw()
+        self._report()
+
+    def _draw(self) -> None:
+        self._scene.update(*self._session.poses())
+
+    def _report(self) -> None:
+        session = self._session
+        lines = [f"step {session.steps}, return {session.returned:.2f}"]
+        if session.last:
+            lines.append(f"last episode: {session.last}")
+        if self._problem:
+            lines.append(self._problem)
+        self._panel.say(*lines)

@@ -1,0 +1,1 @@
+"""A MuJoCo scene in the browser, drawn by viser."""

@@ -1,0 +1,142 @@
+"""The controls beside the scene, and the live plots."""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+PLOTTED = 600
+"""Steps that a plot shows."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f")
+SUM_COLOR = "#333333"
+"""Of the last line of a plot, which is the sum of the others."""
+
+
+class Panel:
+    """Controls that are read, and plots and text that are written, by the loop of the viewer.
+
+    Attributes:
+        paused: Whether the simulation stands still.
+
+    Args:
+        server: viser's server.
+        choices: Options of each drop-down menu, by label.
+        chosen: Those that are chosen at first.
+        buttons: Labels of more buttons.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        choices: Mapping[str, Sequence[str]],
+        chosen: Mapping[str, str],
+        buttons: Sequence[str] = (),
+    ) -> None:
+        gui = server.gui
+        self._gui, self.paused = gui, False
+        self._choices = {
+            label: gui.add_dropdown(label, tuple(options), initial_value=chosen[label])
+            for label, options in choices.items()
+        }
+        self._pressed: dict[str, threading.Event] = {}
+        self._pause = gui.add_button("Pause")
+        self._pause.on_click(self._toggle)
+        for label in ("Restart", *buttons):
+            self._pressed[label] = threading.Event()
+            gui.add_button(label).on_click(lambda _, label=label: self._pressed[label].set())
+        self._speed = gui.add_dropdown(
+            "Speed", tuple(f"{speed:g}x" for speed in SPEEDS), initial_value="1x"
+        )
+        self._text = gui.add_html("")
+        self._plots: dict[tuple[str, ...], _Plot] = {}  # by title and lines
+
+    def _toggle(self, _: Any) -> None:
+        self.paused = not self.paused
+        self._pause.label = "Play" if self.paused else "Pause"
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds in a second."""
+        return float(self._speed.value.removesuffix("x"))
+
+    def chosen(self, label: str) -> str:
+        """The chosen option of a drop-down menu."""
+        return str(self._choices[label].value)
+
+    def choose(self, label: str, option: str) -> None:
+        """Chooses an option, as a user does."""
+        self._choices[label].value = option
+
+    def pressed(self, label: str) -> bool:
+        """Whether a button was pressed since the last time this was asked."""
+        event = self._pressed[label]
+        if not event.is_set():
+            return False
+        event.clear()
+        return True
+
+    def say(self, *lines: str) -> None:
+        """Shows lines of text."""
+        text = "<br>".join(html.escape(line) for line in lines)
+        self._text.content = f'<div style="padding: 0 0.8em; font-size: 0.85em">{text}</div>'
+
+    def record(self, time: float, values: Mapping[str, Mapping[str, float]]) -> None:
+        """Takes in a step's values by plot and line, at a time (s)."""
+        for title, lines in values.items():
+            key = title, *lines
+            if key not in self._plots:
+                self._plots[key] = _Plot(self._gui, title, tuple(lines))
+            self._plots[key].add(time, tuple(lines.values()))
+
+    def draw(self) -> None:
+        """Draws the plots anew."""
+        for plot in self._plots.values():
+            plot.draw()
+
+    def clear(self) -> None:
+        """Empties the plots; those that get no more values are hidden.
+
+        They are not removed: a page that is behind reports an error for data of a removed one.
+        """
+        for plot in self._plots.values():
+            plot.clear()
+
+
+class _Plot:
+    """Lines over the newest steps, drawn by uPlot."""
+
+    def __init__(self, gui: Any, title: str, labels: Sequence[str]) -> None:
+        self._rows: deque[tuple[float, ...]] = deque(maxlen=PLOTTED)
+        lines = [
+            {"label": label, "stroke": color, "width": 1.5}
+            for label, color in zip(
+                labels, [*islice(cycle(COLORS), len(labels) - 1), SUM_COLOR], strict=True
+            )
+        ]
+        self._handle = gui.add_uplot(
+            data=(np.zeros(1),) * (1 + len(labels)),
+            series=({"label": "s"}, *lines),
+            title=title,
+            scales={"x": {"time": False}},
+            legend={"live": False},
+            aspect=1.6,
+        )
+
+    def add(self, time: float, values: tuple[float, ...]) -> None:
+        self._rows.append((time, *values))
+
+    def draw(self) -> None:
+        if self._rows:
+            self._handle.data = tuple(np.array(self._rows).T)
+            self._handle.visible = True
+
+    def clear(self) -> None:
+        self._rows.clear()
+        self._handle.visible = False

@@ -1,0 +1,71 @@
+"""The web server of the viewer: viser, on this machine alone unless another address is given."""
+
+from __future__ import annotations
+
+import io
+import socket
+from contextlib import closing, redirect_stdout
+from typing import Any
+
+PORTS_TRIED = 100
+"""Ports from the wanted one on that are tried."""
+
+
+def require_viser() -> Any:
+    """Returns the module viser, or raises an error that names the extra."""
+    try:
+        import viser
+    except ImportError as error:
+        raise ImportError(
+            "the viewer needs viser, which is not installed: pip install 'mimex[view]'"
+        ) from error
+    return viser
+
+
+def free_port(host: str, port: int) -> int:
+    """Returns the first port from ``port`` on that can be bound at an address.
+
+    viser looks for one itself, but waits forever if the address is not one of this machine.
+    """
+    if not 0 < port < 1 << 16:
+        raise ValueError(f"--port is {port}, but must be between 1 and 65535")
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with closing(socket.socket(family, socket.SOCK_STREAM)) as trial:
+            trial.bind((host, 0, *address[2:]))
+    except OSError as error:
+        raise ValueError(
+            f"--host is {host!r}, which is no address of this machine ({error.strerror}): use "
+            "127.0.0.1 for this machine alone, or 0.0.0.0 for all of its networks"
+        ) from error
+    last = min(port + PORTS_TRIED, 1 << 16)
+    for candidate in range(port, last):
+        with closing(socket.socket(family, socket.SOCK_STREAM)) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((host, candidate, *address[2:]))
+            except OSError:
+                continue
+            return candidate
+    raise ValueError(f"--port is {port}, but all ports up to {last - 1} are taken: choose another")
+
+
+def open_server(host: str, port: int) -> Any:
+    """Starts viser's server (``viser.ViserServer``) at the first free port."""
+    viser = require_viser()
+    with redirect_stdout(io.StringIO()):  # it prints a banner; the command prints the address
+        server = viser.ViserServer(host=host, port=free_port(host, port), verbose=False)
+    # viser can publish a server through a tunnel, which any page that reaches it may ask for.
+    server.request_share_url = _refuse_to_share
+    server.gui.configure_theme(show_share_button=False, show_logo=False)
+    return server
+
+
+def _refuse_to_share(verbose: bool = True) -> None:
+    return None
+
+
+def close_server(server: Any) -> None:
+    """Stops the server and ends its threads."""
+    with redirect_stdout(io.StringIO()):
+        server.stop()
