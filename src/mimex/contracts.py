@@ -21,6 +21,9 @@ from mimex.types import Array, Metrics, Window
 UNKNOWN_STEPS = 1000
 """Length of an episode, for progress bars, where nobody says how long it may be."""
 
+SHOWN_WINDOWS = 4
+"""Windows of each kind that are kept to show the bonus's reconstructions."""
+
 
 class Step(NamedTuple):
     """One step of all N environments: NumPy's arrays, or tensors where the actions are."""

@@ -44,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     if config.episodes is not None and config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
-    trained, agent, step = load_agent(config.run, config.checkpoint, config.trust_modules)
+    loaded = load_agent(config.run, config.checkpoint, config.trust_modules)
+    trained, agent, step = loaded.config, loaded.policy, loaded.step
     env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
     title = f"{env.num_envs} episodes of {trained.title}"
     try:

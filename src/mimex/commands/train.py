@@ -11,7 +11,8 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 
 from mimex.agents.errors import NotFiniteError
-from mimex.commands.build import draw_anew, make_env, make_training, seed_for
+from mimex.agents.factory import seed_for
+from mimex.commands.build import draw_anew, make_env, make_training
 from mimex.commands.processes import (
     LOST,
     beside,
