@@ -58,15 +58,16 @@ class A2C:
         self, encoder: Encoder, actions: ActionWriter, settings: A2CSettings, seed: int
     ) -> None:
         self.encoder, self.actions, self.settings = encoder, actions, settings
+        self.device = encoder.device
         widths = (encoder.width, *settings.hidden)
         self.actor = mlp((*widths, actions.size), activation=nn.Tanh, gain=math.sqrt(2))
         self.critic = mlp((*widths, 1), activation=nn.Tanh, gain=math.sqrt(2))
         self.distribution = distribution_for(actions, initial_std=1.0, min_std=0.0)
         self.network = nn.ModuleList([encoder, self.actor, self.critic, self.distribution])
-        self.network.to(encoder.device)
+        self.network.to(self.device)
         self.parameters = dict(self.network.named_parameters())
         self.optimizer = torch.optim.Adam(self.parameters.values(), settings.lr)
-        self.generator = Generator(encoder.device).manual_seed(seed)
+        self.generator = Generator(self.device).manual_seed(seed)
 
     @property
     def bonus_discount(self) -> float:

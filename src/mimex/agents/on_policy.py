@@ -70,11 +70,13 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
         encoder: Encodes observations for the policy and for the bonus.
         actions: Converts actions for the environments.
         generator: Draws actions.
+        device: Device of its networks.
     """
 
     encoder: Encoder
     actions: ActionWriter
     generator: Generator
+    device: torch.device
 
     @property
     def bonus_discount(self) -> float:
@@ -137,7 +139,7 @@ class OnPolicyAgent(Learner):
             algorithm.encoder.layout,
             algorithm.actions.size,
             algorithm.encoder.feature_dim if self.view is None else len(self.view),
-            device=algorithm.encoder.device,
+            device=algorithm.device,
         )
         self.windows = self._new_windows()
         # Where observations are normalised, a rollout is played for their statistics alone. Its
@@ -333,7 +335,7 @@ class OnPolicyAgent(Learner):
         super().load_state_dict(state)
         self.windows.load_state_dict(state["windows"])
         self.warming_up = bool(state["warming_up"])
-        device = self.algorithm.encoder.device
+        device = self.algorithm.device
         self._history = {part: values.to(device) for part, values in state["history"].items()}
 
     def evidence(self) -> dict[str, Any]:
