@@ -1,6 +1,6 @@
 """What the training loop asks of its parts: agents, environments and observers.
 
-The loop (``train/loop.py``) knows these and nothing else. An environment is a plain
+The loop (``train/runner.py``) knows these and nothing else. An environment is a plain
 ``gymnasium.vector.VectorEnv`` that resets in the same step; what more it can do is optional, and
 looked up here alone.
 """

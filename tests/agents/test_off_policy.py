@@ -17,8 +17,8 @@ from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
 from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Training
 from mimex.train.novelty import Novelty, read_records
+from mimex.train.runner import Training
 from mimex.types import Window
 
 REPEAT = 100  # frames a step, of an episode's 1,000: it has ten steps

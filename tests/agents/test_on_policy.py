@@ -17,8 +17,8 @@ from mimex.contracts import Step
 from mimex.data.rollout import Rollout
 from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Training
 from mimex.train.novelty import Novelty
+from mimex.train.runner import Training
 
 ENVS, STEPS, HORIZON = 4, 8, 10_000
 

@@ -15,7 +15,7 @@ from mimex.agents.ppo import PPO, PPOAgent, PPOSettings
 from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
 from mimex.train.health import RECENT, Health, diagnosis, health_after
-from mimex.train.loop import Training
+from mimex.train.runner import Training
 
 WELL = {
     "ppo/approx_kl": 0.01,

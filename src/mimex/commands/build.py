@@ -21,9 +21,9 @@ from mimex.train.coverage import FIRST_STATES
 from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
 from mimex.train.folder import RunFolder
-from mimex.train.loop import Training
 from mimex.train.novelty import Novelty, observes_numbers
 from mimex.train.restarts import Restarts
+from mimex.train.runner import Training
 
 Which = Literal["latest", "best"]
 
