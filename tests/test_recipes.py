@@ -26,7 +26,8 @@ assert main([*a2c, "--out", "a2c"]) == 0
 assert main([*a2c, "--out", "a2c", "--steps", "128"]) == 0  # continues
 assert main(["eval", "a2c", "--episodes", "2"]) == 0
 assert main(["train", "SmallHover", *short]) == 0
-assert main(["train", "planets/mars", *small]) == 0
+assert main(["train", "planets/mars", *small, "--out", "mars", "--track.loggers", "csv"]) == 0
+assert "64,eval/return," in open("mars/metrics.csv").read()
 assert main(["train", "planets/marz", *small]) == 1
 assert main(["envs"]) == 0
 """
@@ -35,7 +36,7 @@ assert main(["envs"]) == 0
 def test_each_recipe_is_one_file_and_one_line_and_complete(tmp_path):
     shutil.copytree(ROOT / "src", tmp_path / "src")
     steps = STEP.findall((ROOT / "CONTRIBUTING.md").read_text())
-    assert [bool(table) for table, *_ in steps] == [False, True] * 5
+    assert [bool(table) for table, *_ in steps] == [False, True] * 6
     for table, name, copied, shown in steps:
         path, text = tmp_path / name, (ROOT / copied).read_text() if copied else shown
         if not table:

@@ -49,7 +49,7 @@ def test_show_tells_what_would_run(capsys):
 
 def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
     words = ["study", "show", "difficulty", "--seeds", "1", "--commands"]
-    assert main([*words, "--set", "track.wandb=x; touch y $(touch z)"]) == 0
+    assert main([*words, "--set", "track.project=x; touch y $(touch z)"]) == 0
     for line in capsys.readouterr().out.splitlines():
         assert shlex.split(line)[:2] == ["mimex", "train"]
         assert "x; touch y $(touch z)" in shlex.split(line)
@@ -72,7 +72,7 @@ def test_a_plan_cannot_give_orders_to_the_terminal(tmp_path, more, capsys):
     path = tmp_path / "mine.toml"
     text = PLANS["mask-ratio"].read_text()
     path.write_text(text.replace('about = "How', 'about = "\\u001b[2JHow'))
-    words = ["study", "show", str(path), "--seeds", "1", "--set", "track.wandb=\x1b[2J", *more]
+    words = ["study", "show", str(path), "--seeds", "1", "--set", "track.project=\x1b[2J", *more]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert r"\x1b[2J" in said
@@ -120,7 +120,7 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
             ["run", "difficulty", "--set", 'ppo.hidden=[64, "--threads", 3]'],
             ANOTHER,
         ),
-        (["run", "difficulty", "--set", "track.wandb=--out=x"], ANOTHER),
+        (["run", "difficulty", "--set", "track.project=--out=x"], ANOTHER),
         (["run", "difficulty", "--set", "ppo.hidden --out x=1"], ANOTHER),
         (["show", "difficulty", "--set", 'ppo.hidden=[64, "--out=x"]'], ANOTHER),
     ],

@@ -22,8 +22,9 @@ from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Place
+from mimex.track import make_logger
 from mimex.track.display import Display, lasting_output
-from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
+from mimex.track.sinks import JSONLines, Logger, RunInfo, Sink
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder
 from mimex.train.novelty import remove_after
@@ -166,12 +167,6 @@ def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> 
 
 
 def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
-    sinks: list[Sink] = [JSONLines(folder.metrics)]
-    if config.track.tensorboard:
-        sinks.append(TensorBoard(folder.path / "tensorboard", purge_step=step + 1 if step else 0))
     name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
-    if config.track.wandb:
-        sinks.append(Hosted("wandb", config.track.wandb, name, config.to_dict()))
-    if config.track.trackio:
-        sinks.append(Hosted("trackio", config.track.trackio, name, config.to_dict()))
-    return sinks
+    info = RunInfo(folder.path, name, config.track.project, step, config.to_dict())
+    return [JSONLines(folder.metrics), *(make_logger(each, info) for each in config.track.loggers)]

@@ -17,7 +17,7 @@ RUN = ("task", "agent", "bonus", "steps", "envs", "seed", "out", "preset", "devi
 USUAL = {
     "world": ("episode_steps", "engine"),
     "eval": ("every", "episodes"),
-    "track": ("checkpoint_every", "tensorboard"),
+    "track": ("checkpoint_every", "loggers"),
 }
 """Of sections with many settings, those that are shown, beside an agent's ``shown``; other sections
 are shown whole."""

@@ -26,7 +26,7 @@ TASK --bonus BONUS --help: also those of the bonus.
 
 TASK {_HELP_ALL}: all settings."""
 
-_FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio")
+_FREE_TEXT = ("--out", "--vision.checkpoint", "--track.project")
 
 
 def preset(

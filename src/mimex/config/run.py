@@ -19,6 +19,7 @@ from mimex.config.families import FAMILIES, family_of, require_task
 from mimex.config.families.base import Family
 from mimex.config.json import build, plain, require_numbers
 from mimex.envs.nearest import choose
+from mimex.track import LOGGERS
 from mimex.train.restarts import RestartSettings
 
 PRESETS = ("cpu", "paper", "small")
@@ -42,16 +43,16 @@ class EvalSettings:
 
 @dataclass(frozen=True)
 class TrackSettings:
-    """Where metrics go beside metrics.jsonl, and how often the run is saved."""
+    """Logging and checkpoints; metrics are always written to metrics.jsonl."""
 
     checkpoint_every: int = 250_000
-    """Environment steps (dmc: frames) from one checkpoint to the next."""
-    tensorboard: bool = False
-    """Write TensorBoard's event files into the run folder."""
-    wandb: str | None = None
-    """A project of Weights & Biases to log to."""
-    trackio: str | None = None
-    """A project of Trackio to log to."""
+    """Environment steps (dmc: frames) between checkpoints."""
+    loggers: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="[{" + ",".join(LOGGERS) + "} ...]")
+    ] = ()
+    """Also log to these, for example tensorboard wandb."""
+    project: str = "mimex"
+    """Project name for wandb and trackio."""
 
 
 def _sections() -> dict[str, type[Any]]:
@@ -154,6 +155,8 @@ class TrainConfig(Sections):  # type: ignore[misc]
             )
         choose("--device", self.device, DEVICES)
         choose("--vision.encoder", self.vision.encoder, VISIONS)
+        for logger in self.track.loggers:
+            choose("--track.loggers", logger, tuple(LOGGERS))
         require_task(self.task)
         self.family.check(self)
         self._check_curriculum()
