@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimex.commands.build import make_env, make_training, seed_for
+from mimex.agents.factory import seed_for
+from mimex.commands.build import make_env, make_training
 from mimex.config import TrainConfig, parse
 from mimex.nn.parallel import keep_memory, use_workers
 from mimex.train.evaluate import evaluate

@@ -30,8 +30,7 @@ from torch import nn
 from benchmarks.machine import describe
 from mimex.agents.actions import ActionWriter
 from mimex.agents.encoders import ObservationReader, VectorEncoder
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.bonus import BONUSES
 from mimex.commands.build import make_training

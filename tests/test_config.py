@@ -7,12 +7,13 @@ import pytest
 import tyro
 
 from mimex import RND, Disagreement, MIMEx, PseudoCount
-from mimex.agents.drqv2_settings import PUBLISHED
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.drqv2 import PUBLISHED
+from mimex.agents.factory import make_bonus
+from mimex.agents.ppo import PPOSettings
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.masks import FeatureMask, TimeMask
 from mimex.bonus.size import COMPACT, PAPER, RELEASED, AutoencoderSize
-from mimex.commands.build import make_bonus, make_training
+from mimex.commands.build import make_training
 from mimex.config import TrainConfig, VisionSettings, parse, preset
 from mimex.config.declared import settings_of
 from mimex.config.families.base import merged

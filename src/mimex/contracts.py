@@ -1,6 +1,6 @@
 """What the training loop asks of its parts: agents, environments and observers.
 
-The loop (``train/loop.py``) knows these and nothing else. An environment is a plain
+The loop (``train/runner.py``) knows these and nothing else. An environment is a plain
 ``gymnasium.vector.VectorEnv`` that resets in the same step; what more it can do is optional, and
 looked up here alone.
 """
@@ -20,6 +20,9 @@ from mimex.types import Array, Metrics, Window
 
 UNKNOWN_STEPS = 1000
 """Length of an episode, for progress bars, where nobody says how long it may be."""
+
+SHOWN_WINDOWS = 4
+"""Windows of each kind that are kept to show the bonus's reconstructions."""
 
 
 class Step(NamedTuple):

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from tests.parts import actions, reader
 from tests.plain_drqv2 import PlainDrQv2
 
-from mimex.agents.drqv2 import DrQv2
-from mimex.agents.drqv2_networks import noisy
-from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
+from mimex.agents.drqv2 import MIMEX, PUBLISHED, DrQv2, DrQv2Settings, noisy
 from mimex.agents.errors import NotFiniteError
 from mimex.data.replay import ReplayBuffer
 from mimex.nn.parallel import use_workers

@@ -10,8 +10,7 @@ from mimex.agents.encoders import (
     ObservationReader,
     VectorEncoder,
 )
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.nn.vit import ViT
 
@@ -87,10 +86,10 @@ def test_several_codes_follow_each_other_and_are_told_from_numbers():
 
 
 def test_policy_and_bonus_see_the_normalised_vector():
-    encoder = VectorEncoder(reader(2))
+    encoder = VectorEncoder(reader(2), normalize=True)
     observation = np.array([[0.0, 10.0], [2.0, 30.0]], np.float32)
     encoder.read(observation, watch=True)
-    encoder.normaliser.sync()
+    encoder.normalizer.sync()
     stored = encoder.read(observation)
     expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])
     torch.testing.assert_close(encoder.embed(stored), expected)
@@ -99,10 +98,10 @@ def test_policy_and_bonus_see_the_normalised_vector():
 
 def test_codes_stay_as_they_are_beside_numbers_that_are_normalised():
     space = spaces.Dict({"cell": spaces.Discrete(2), "speed": spaces.Box(-9, 9, (1,))})
-    encoder = VectorEncoder(ObservationReader(space))
+    encoder = VectorEncoder(ObservationReader(space), normalize=True)
     seen = {"cell": np.array([0, 0, 0, 1]), "speed": np.array([[1.0], [3], [1], [3]])}
     encoder.read(seen, watch=True)
-    encoder.normaliser.sync()
+    encoder.normalizer.sync()
     features = encoder.embed(encoder.read(seen))
     expected = [[1, 0, -1], [1, 0, 1], [1, 0, -1], [0, 1, 1]]
     torch.testing.assert_close(features, torch.tensor(expected, dtype=torch.float32))
@@ -111,7 +110,7 @@ def test_codes_stay_as_they_are_beside_numbers_that_are_normalised():
 def test_reading_without_watching_leaves_the_statistics_alone():
     encoder = VectorEncoder(reader(2))
     encoder.read(np.ones((5, 2), np.float32))
-    assert encoder.normaliser.state_dict()["seen"]["count"] == 0
+    assert encoder.normalizer.state_dict()["seen"]["count"] == 0
 
 
 def pixels(count, size=48):

@@ -7,8 +7,7 @@ from torch.distributions import Normal
 
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.nn.parallel import use_workers
 
@@ -195,7 +194,7 @@ def test_the_loss_is_the_textbooks():
         log_probs=batch.log_probs + 0.2 * torch.randn(256),
         values=batch.values + 0.5 * torch.randn(256, 1),
     )
-    seen = ppo.encoder.normaliser(batch.observations["vector"])
+    seen = ppo.encoder.normalizer(batch.observations["vector"])
     policy, value = Normal(ppo.actor(seen), ppo.distribution.log_std.exp()), ppo.critic(seen)
     ratio = (policy.log_prob(batch.actions).sum(1) - batch.log_probs).exp()
     clipped = ratio.clamp(0.8, 1.2)

@@ -20,6 +20,6 @@ def stops_in_evaluation(monkeypatch):
                 signal.raise_signal(signal.SIGTERM)
             return evaluate(*arguments, **settings)
 
-        monkeypatch.setattr("mimex.commands.train.evaluate", stopped)
+        monkeypatch.setattr("mimex.train.runner.evaluate", stopped)
 
     return stop_in

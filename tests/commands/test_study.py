@@ -45,7 +45,7 @@ def test_show_lists_the_runs(capsys):
 
 def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
     words = ["study", "show", "difficulty", "--seeds", "1", "--commands"]
-    assert main([*words, "--set", "track.wandb=x; touch y $(touch z)"]) == 0
+    assert main([*words, "--set", "track.project=x; touch y $(touch z)"]) == 0
     for line in capsys.readouterr().out.splitlines():
         assert shlex.split(line)[:2] == ["mimex", "train"]
         assert "x; touch y $(touch z)" in shlex.split(line)
@@ -68,7 +68,7 @@ def test_a_plan_cannot_give_orders_to_the_terminal(tmp_path, more, capsys):
     path = tmp_path / "mine.toml"
     text = PLANS["reward-sparsity"].read_text()
     path.write_text(text.replace('about = "MIMEx', 'about = "\\u001b[2JMIMEx'))
-    words = ["study", "show", str(path), "--seeds", "1", "--set", "track.wandb=\x1b[2J", *more]
+    words = ["study", "show", str(path), "--seeds", "1", "--set", "track.project=\x1b[2J", *more]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert r"\x1b[2J" in said

@@ -151,7 +151,7 @@ def test_a_second_ctrl_c_ends_at_once_and_in_a_line(tmp_path, monkeypatch, capsy
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr("mimex.commands.train.evaluate", interrupted)
+        patched.setattr("mimex.train.runner.evaluate", interrupted)
         assert main(command(run, 12)) == 128 + signal.SIGINT
     assert capsys.readouterr().err == "mimex: interrupted; what was saved is intact\n"
     assert main(command(run, 12)) == main(command(straight, 12)) == 0

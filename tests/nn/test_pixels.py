@@ -4,8 +4,7 @@ import torch
 from tests.parts import actions, reader
 from tests.plain_drqv2 import PlainDrQv2
 
-from mimex.agents.drqv2 import DrQv2
-from mimex.agents.drqv2_settings import DrQv2Settings
+from mimex.agents.drqv2 import DrQv2, DrQv2Settings
 from mimex.nn.pixels import PixelEncoder, draw_shifts, shift
 
 

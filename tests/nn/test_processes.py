@@ -8,8 +8,7 @@ from tests.processes import assert_equal, together
 
 import mimex
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.bonus.masks import LastMask
 from mimex.bonus.scale import BonusScale

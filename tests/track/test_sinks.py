@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from mimex.track.sinks import Hosted, JSONLines, Logger, TensorBoard
+from mimex.config import parse
+from mimex.track import LOGGERS, make_logger
+from mimex.track.sinks import JSONLines, Logger, RunInfo
 
 AWAY = {"wandb": "WANDB_DIR", "trackio": "TRACKIO_DIR"}
 installed = {name: importlib.util.find_spec(name) is not None for name in [*AWAY, "tensorboard"]}
@@ -123,18 +125,28 @@ def test_a_full_disk_is_reported_once_with_the_file(tmp_path):
     assert path.read_text().splitlines()[0] == '{"step": 1, "a": 1.0}'
 
 
+def run_info(folder, step=0):
+    return RunInfo(folder, "reach-1", "mimex", step, {"ppo": {"epochs": 5}})
+
+
+def test_loggers_are_chosen_by_name():
+    assert parse(["FrankaReach", "--track.loggers", *LOGGERS]).track.loggers == tuple(LOGGERS)
+    with pytest.raises(ValueError, match=r"--track.loggers is 'tensorbord'.*'tensorboard'"):
+        parse(["FrankaReach", "--track.loggers", "tensorbord"]).checked()
+
+
 @pytest.mark.skipif(not installed["tensorboard"], reason="tensorboard is not installed")
 def test_tensorboard_reads_what_was_written_and_forgets_what_is_purged(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    before = TensorBoard(tmp_path)
+    before = make_logger("tensorboard", run_info(tmp_path))
     for step in (1, 2, 3):
         before.write(step, {"train/success": step / 4})
     before.close()
-    after = TensorBoard(tmp_path, purge_step=3)  # continues from step 2
+    after = make_logger("tensorboard", run_info(tmp_path, step=2))
     after.write(3, {"train/success": 1.0})
     after.close()
-    events = EventAccumulator(str(tmp_path))
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/success")] == [
         (1, 0.25),
@@ -144,11 +156,11 @@ def test_tensorboard_reads_what_was_written_and_forgets_what_is_purged(tmp_path)
 
 
 @pytest.mark.parametrize("service", AWAY)
-def test_a_service_that_is_not_installed_is_named_with_its_extra(service):
+def test_a_service_that_is_not_installed_is_named_with_its_extra(service, tmp_path):
     if installed[service]:
         pytest.skip(f"{service} is installed")
     with pytest.raises(ImportError, match=rf"pip install 'mimex\[{service}\]'"):
-        Hosted(service, "project", "run", {})
+        make_logger(service, run_info(tmp_path))
 
 
 @pytest.mark.parametrize("service", AWAY)
@@ -158,7 +170,7 @@ def test_a_service_takes_a_run_and_its_continuation(service, tmp_path, monkeypat
     monkeypatch.setenv(AWAY[service], str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "offline")
     for start in (0, 2):
-        sink = Hosted(service, "mimex", "reach-1", {"ppo": {"epochs": 5}})
+        sink = make_logger(service, run_info(tmp_path, start))
         for step in (start, start + 1):
             sink.write(step, {"train/success": step / 4})
         sink.close()

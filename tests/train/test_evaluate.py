@@ -9,8 +9,7 @@ from tests.parts import actions, reader
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.ppo import PPO, PPOSettings
 from mimex.envs.experts import expert_for
 from mimex.train.evaluate import evaluate, pictures, wilson
 

@@ -10,12 +10,12 @@ from tests.parts import actions, reader
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import BonusScale, NoBonus
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.on_policy import LoopSettings
+from mimex.agents.ppo import PPO, PPOAgent, PPOSettings
+from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
 from mimex.train.health import RECENT, Health, diagnosis, health_after
-from mimex.train.loop import Clock, Training
-from mimex.train.on_policy import LoopSettings, OnPolicyAgent
+from mimex.train.runner import Training
 
 WELL = {
     "ppo/approx_kl": 0.01,
@@ -125,9 +125,9 @@ def run(**settings):
     """The metrics of a real run on sparse FrankaPick, of 64 simulations."""
     torch.manual_seed(0)
     env = gymnasium.make_vec("mimex/FrankaPick-v0", num_envs=64, threads=1, reward="sparse")
-    chosen = {"normalise_observations": True, "shuffle": True, "epochs": 4} | settings
-    agent = OnPolicyAgent(
-        PPO(VectorEncoder(reader(34)), actions(9), PPOSettings(**chosen)),
+    chosen = {"shuffle": True, "epochs": 4} | settings
+    agent = PPOAgent(
+        PPO(VectorEncoder(reader(34), normalize=True), actions(9), PPOSettings(**chosen)),
         NoBonus(),
         BonusScale(),
         LoopSettings(rollout_steps=16),

@@ -8,12 +8,12 @@ import pytest
 import torch
 from tests.devices import Crossings
 
+from mimex.agents.on_policy import LoopSettings
 from mimex.commands.build import make_training
 from mimex.config import preset
 from mimex.contracts import speaks_tensors
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.small import DeepSea
-from mimex.train.on_policy import LoopSettings
 
 ENVS = 5
 

@@ -11,24 +11,33 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from mimex.agents.actions import ActionWriter
-from mimex.agents.drqv2_networks import EDGE, Actor, Critic, Encoded, InputEncoder, noisy
-from mimex.agents.drqv2_settings import DrQv2Settings
-from mimex.agents.encoders import ObservationReader
+from mimex.agents.encoders import IMAGE, VECTOR, ObservationReader
 from mimex.agents.errors import NotFiniteError
+from mimex.agents.factory import seed_for
+from mimex.agents.off_policy import Encoded, OffPolicyAgent
+from mimex.bonus import BONUSES, bonus_class
+from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+from mimex.data.rollout import Stored
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.generators import load_generator
+from mimex.nn.mlp import mlp
 from mimex.nn.parallel import cuts, in_order, summed
-from mimex.nn.pixels import draw_shifts
+from mimex.nn.pixels import PixelEncoder, draw_shifts, shift
 from mimex.types import Metrics
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
 
 IMAGES_AT_ONCE = 16
 """Stacks of frames that go through the encoder at once on a thread."""
@@ -38,6 +47,198 @@ ROWS_AT_ONCE = 128
 
 VECTORS_AT_ONCE = 256
 """Vectors that go through all networks at once on a thread."""
+
+FeatureKind = Literal["trunk", "encoder"]
+
+
+@dataclass(frozen=True)
+class DrQv2Settings:
+    """Settings of DrQ-v2; the defaults are the published ones."""
+
+    lr: float = 1e-4
+    """Learning rate of Adam, of encoder, actor and critic."""
+    batch: int = 256
+    """Transitions of an update."""
+    n_step: int = 3
+    """Steps of reward before a target bootstraps."""
+    discount: float = 0.99
+    """Gamma."""
+    tau: float = 0.01
+    """Share of the critic that its slow copy takes over at each update."""
+    update_every: int = 2
+    """Agent steps from one update to the next."""
+    seed_steps: int = 2000
+    """Agent steps before the first update (published: 4,000 frames at two frames a step)."""
+    random_steps: int = 2000
+    """Agent steps at the start whose actions are uniformly random."""
+    std_start: float = 1.0
+    """Standard deviation of the exploration noise at the start, in units of action."""
+    std_end: float = 0.1
+    """The same at the end of its schedule."""
+    std_steps: int = 100_000
+    """Agent steps over which it falls (published: 100,000 for easy tasks, 500,000 for medium ones,
+    2,000,000 for hard ones)."""
+    std_clip: float = 0.3
+    """Noise is cut off here when learning, in units of action."""
+    shift: int = 4
+    """Largest random shift of frames (pixels)."""
+    filters: int = 32
+    """Filters of each of the encoder's four convolutions."""
+    trunk: int = 50
+    """Numbers that actor and critic make of the encoder's features."""
+    hidden: int = 1024
+    """Width of the two hidden layers of actor and critic."""
+    features: FeatureKind = "trunk"
+    """What the bonus sees: the critic's "trunk" or the "encoder" before it (39,200 numbers)."""
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "batch", "n_step", "update_every", "std_start", "std_steps", "std_clip"):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        for name in ("filters", "trunk", "hidden"):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        for name in ("seed_steps", "random_steps", "std_end", "shift"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        _require("tau", self.tau, 0 <= self.tau <= 1, "in [0, 1]")
+        _require("discount", self.discount, 0 <= self.discount < 1, "in [0, 1)")
+
+    def std(self, step: int) -> float:
+        """The standard deviation of the noise at an agent step."""
+        done = min(step / self.std_steps, 1.0)
+        return (1 - done) * self.std_start + done * self.std_end
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"drqv2.{name} is {value!r}, but must be {expected}.")
+
+
+PUBLISHED = DrQv2Settings()
+"""DrQ-v2 as published."""
+
+MIMEX = DrQv2Settings(batch=1024, n_step=1)
+"""The variant of the MIMEx release."""
+
+SMALL_STATE = replace(PUBLISHED, hidden=256, lr=1e-3, features="encoder")
+"""DrQ-v2 of the cpu preset from a small state, which is some ten numbers, and is what the bonus
+sees. Return on cartpole_swingup after
+30,000 frames with the published learning rate of 1e-4: 247, with this one: 717 (seed 0)."""
+
+SMALL_PIXELS = replace(PUBLISHED, batch=64, filters=16, shift=2, hidden=256, lr=3e-4)
+"""DrQ-v2 of the small preset, from images of the control suite: 100,000 frames take a core 28
+minutes with MIMEx and 15 without. It learns dense cartpole_swingup, by frames nearly as the
+published size does (docs/results.md); with a learning rate of 1e-3 the policy got stuck. Its scores
+cannot be compared with published ones."""
+
+REPLAY_ENVS = 8
+"""Environments of DrQ-v2 on PixMC-Sparse."""
+
+REPLAY_PIXELS = replace(PUBLISHED, std_steps=500_000)
+REPLAY_STATE = replace(SMALL_STATE, std_steps=500_000)
+"""DrQ-v2 on PixMC-Sparse, whose tasks are not easy: the noise falls as in those of the control
+suite that DrQ-v2 calls medium."""
+
+EDGE = 1e-6
+"""Actions stay this far inside of [-1, 1] (DrQ-v2)."""
+
+
+class InputEncoder(nn.Module):
+    """Vectors as they are, pictures by convolutions, or both, one behind the other.
+
+    Numbers beside a picture travel as planes of bytes behind its own, so that a replay buffer
+    keeps one array for an observation.
+
+    Attributes:
+        shape: Of an observation: ``(C, H, W)`` bytes, or ``(D,)`` numbers.
+        features: Numbers that come out.
+
+    Args:
+        reader: Of the observations.
+        filters: Of each convolution.
+    """
+
+    def __init__(self, reader: ObservationReader, filters: int) -> None:
+        super().__init__()
+        self.shape: tuple[int, ...] = (reader.vector,)
+        self.features, self.vector, self.depth = reader.vector, reader.vector, 0
+        self.pixels = None
+        if reader.image is not None:
+            self.depth, side = reader.square_image
+            planes = math.ceil(4 * self.vector / side**2)
+            self.shape = (self.depth + planes, side, side)
+            self.pixels = PixelEncoder(self.depth, side, filters)
+            self.features += self.pixels.features
+
+    def pack(self, stored: Stored) -> Tensor:
+        """What was read of observations as one tensor ``(B, *shape)``."""
+        if self.pixels is None or not self.vector:
+            return stored[VECTOR if self.pixels is None else IMAGE]
+        image, (depth, height, width) = stored[IMAGE], self.shape
+        planes = torch.zeros(len(image), depth - self.depth, height, width).to(image)
+        planes.flatten(1)[:, : 4 * self.vector] = stored[VECTOR].contiguous().view(torch.uint8)
+        return torch.cat([image, planes], dim=1)
+
+    def shifted(self, packed: Tensor, shifts: Tensor) -> Tensor:
+        """The same with the pictures moved by ``shifts`` ``(B, 2)``."""
+        pictures = shift(packed[:, : self.depth], shifts)
+        return torch.cat([pictures, packed[:, self.depth :]], 1) if self.vector else pictures
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Features ``(B, features)``."""
+        if self.pixels is None:
+            return packed
+        seen: Tensor = self.pixels(packed[:, : self.depth])
+        if not self.vector:
+            return seen
+        numbers = packed[:, self.depth :].flatten(1)[:, : 4 * self.vector].contiguous()
+        return torch.cat([seen, numbers.view(torch.float32)], dim=1)
+
+
+class Actor(nn.Module):
+    """The policy: trunk and perceptron, to the mean of each action in (-1, 1)."""
+
+    def __init__(self, features: int, action_dim: int, settings: DrQv2Settings) -> None:
+        super().__init__()
+        self.trunk = _trunk(features, settings.trunk)
+        hidden = (settings.hidden, settings.hidden)
+        self.policy = mlp((settings.trunk, *hidden, action_dim), activation=_relu, gain=1.0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Means ``(B, A)``."""
+        mean: Tensor = self.policy(self.trunk(features)).tanh()
+        return mean
+
+
+class Critic(nn.Module):
+    """Twin values of an action: one trunk, two perceptrons."""
+
+    def __init__(self, features: int, action_dim: int, settings: DrQv2Settings) -> None:
+        super().__init__()
+        self.trunk = _trunk(features, settings.trunk)
+        widths = (settings.trunk + action_dim, settings.hidden, settings.hidden, 1)
+        self.q1 = mlp(widths, activation=_relu, gain=1.0)
+        self.q2 = mlp(widths, activation=_relu, gain=1.0)
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Both values ``(2, B)``."""
+        inputs = torch.cat([self.trunk(features), actions], dim=1)
+        return torch.stack([self.q1(inputs).squeeze(1), self.q2(inputs).squeeze(1)])
+
+
+def noisy(mean: Tensor, noise: Tensor) -> Tensor:
+    """Means plus noise, kept inside of [-1, 1]; the gradient passes as if they were not."""
+    actions = mean + noise
+    return actions + (actions.clamp(-1 + EDGE, 1 - EDGE) - actions).detach()
+
+
+def _trunk(features: int, width: int) -> nn.Sequential:
+    linear = nn.Linear(features, width)
+    nn.init.orthogonal_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.LayerNorm(width), nn.Tanh())
+
+
+def _relu() -> nn.Module:
+    return nn.ReLU(inplace=True)
 
 
 class DrQv2:
@@ -80,6 +281,7 @@ class DrQv2:
         self.shape = self.encoder.shape
         self.target = copy.deepcopy(self.critic)
         self.feature_dim = settings.trunk if settings.features == "trunk" else width
+        self.discrete_features = reader.discrete and settings.features != "trunk"
         self.network = nn.ModuleDict({"encoder": self.encoder, "actor": self.actor})
         self.network.update({"critic": self.critic, "target": self.target})
         named = dict(self.network.named_parameters())
@@ -302,3 +504,50 @@ class DrQv2:
         load_optimizer(self.optimizers["actor"], self._actor, state["actor"])
         load_optimizer(self.optimizers["critic"], self._critic, state["critic"])
         load_generator(self.generator, state["generator"])
+
+
+def replay_bonuses(
+    published: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Settings of the bonuses for transitions of a replay buffer, by bonus.
+
+    Args:
+        published: The published settings, for image features, which are not normalized. By default
+            those of the library with normalized inputs: the buffer keeps observations in their own
+            units.
+    """
+    learning = [name for name in BONUSES if issubclass(bonus_class(name), MaskedPrediction)]
+    if published is None:
+        return {name: {"normalize": True} for name in learning}
+    return {name: {"normalize": False, **published.get(name, {})} for name in learning}
+
+
+class DrQv2Agent(OffPolicyAgent):
+    """DrQ-v2 with its replay buffer and its bonus."""
+
+    sections: ClassVar[Mapping[str, type[Any]]] = {
+        "drqv2": DrQv2Settings,
+        **OffPolicyAgent.sections,
+    }
+    shown: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "drqv2": ("lr", "batch", "n_step", "discount", "std_steps", "hidden"),
+    }
+    algorithm: DrQv2
+
+    @classmethod
+    def small(cls, *, pixels: bool) -> dict[str, Any]:
+        """One environment; from pixels, DrQ-v2 as published."""
+        return {
+            **replay_bonuses(),
+            "envs": 1,
+            "drqv2": PUBLISHED if pixels else SMALL_STATE,
+            "eval": {"every": 10_000, "episodes": 10},  # as published
+            "track": {"checkpoint_every": 50_000},
+        }
+
+    @classmethod
+    def make_algorithm(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> DrQv2:
+        """DrQ-v2 with new weights."""
+        reader = ObservationReader(env.single_observation_space, config.device_name)
+        actions = ActionWriter(env.single_action_space)
+        return DrQv2(reader, actions, config.drqv2, seed_for(config, "weights"))

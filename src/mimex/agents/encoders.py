@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from mimex.data.spaces import all_discrete
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import Normaliser
-from mimex.nn.vit import ViT
+from mimex.nn.vit import SOURCES, ViT, load_pretrained
 
 IMAGE, VECTOR = "image", "vector"
 """The parts of what is kept of an observation."""
@@ -161,25 +163,51 @@ class Encoder(nn.Module, ABC):
         width: Numbers that actor and critic take.
         chunk: Rows that go through the networks at once, so that what they leave behind stays in
             cache.
-        normaliser: Of the vector of numbers that every observation has.
+        normalizer: Normalizes the vector that every observation has.
         device: Where it works.
+
+    Args:
+        reader: Of the observations.
+        layout: What a rollout keeps of an observation.
+        feature_dim: Features that the bonus sees.
+        width: Inputs of actor and critic.
+        normalize: Whether the vector is normalized by running statistics of the observations.
+        clip: Where it is clipped; if normalized, in standard deviations.
     """
 
     chunk = 512
 
     def __init__(
-        self, reader: ObservationReader, layout: Layout, feature_dim: int, width: int
+        self,
+        reader: ObservationReader,
+        layout: Layout,
+        feature_dim: int,
+        width: int,
+        *,
+        normalize: bool = False,
+        clip: float = 5.0,
     ) -> None:
         super().__init__()
         self.layout, self.feature_dim, self.width = layout, feature_dim, width
         self.reader, self.device = reader, reader.device
-        self.normaliser = Normaliser(reader.vector, reader.device, reader.codes)
+        self.normalizer = Normaliser(
+            reader.vector, reader.device, reader.codes, follow=normalize, clip=clip
+        )
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether vectors are normalized."""
+        return self.normalizer.follow
+
+    def sync(self) -> None:
+        """Uses the statistics of all observations so far, from now on."""
+        self.normalizer.sync()
 
     def read(self, observation: Any, *, watch: bool = False) -> Stored:
         """What a rollout keeps of observations; ``watch`` takes them into the statistics."""
         stored = self.reader(observation)
         if watch:
-            self.normaliser.watch(stored[VECTOR])
+            self.normalizer.watch(stored[VECTOR])
         return stored
 
     @abstractmethod
@@ -192,36 +220,39 @@ class Encoder(nn.Module, ABC):
 
 
 class VectorEncoder(Encoder):
-    """Vectors of numbers: normalised, for the policy and for the bonus.
+    """Vectors, the same for the policy and for the bonus.
 
     Args:
         reader: Of the observations.
+        shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
-    def __init__(self, reader: ObservationReader) -> None:
-        super().__init__(reader, reader.layout, reader.vector, reader.vector)
+    def __init__(self, reader: ObservationReader, **shared: Any) -> None:
+        super().__init__(reader, reader.layout, reader.vector, reader.vector, **shared)
 
     def embed(self, stored: Stored) -> Tensor:
-        return self.normaliser(stored[VECTOR])
+        return self.normalizer(stored[VECTOR])
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
         return features
 
 
 class ConvolutionalEncoder(Encoder):
-    """Pictures, and numbers beside them, with a small network on the pictures that learns.
+    """Images, and a vector beside them, with a small CNN that is trained with the policy.
 
     Args:
         reader: Of the observations.
+        shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
     chunk = 128
 
-    def __init__(self, reader: ObservationReader) -> None:
+    def __init__(self, reader: ObservationReader, **shared: Any) -> None:
         depth, height = reader.square_image
         network = ConvEncoder(height, depth=depth)
         beside = PROJECTION if reader.vector else 0
-        super().__init__(reader, reader.layout, network.features, network.features + beside)
+        width = network.features + beside
+        super().__init__(reader, reader.layout, network.features, width, **shared)
         self.network = network
         self.project_vector = nn.Linear(reader.vector, PROJECTION) if beside else None
 
@@ -232,7 +263,7 @@ class ConvolutionalEncoder(Encoder):
     def join(self, stored: Stored, features: Tensor) -> Tensor:
         if self.project_vector is None:
             return features
-        joints = self.project_vector(self.normaliser(stored[VECTOR]))
+        joints = self.project_vector(self.normalizer(stored[VECTOR]))
         return torch.cat([features, joints], dim=1)
 
 
@@ -245,11 +276,12 @@ class FrozenEncoder(Encoder):
     Args:
         network: A pretrained ViT. It is no part of the agent's state: it never changes.
         reader: Of the observations.
+        shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
-    def __init__(self, network: ViT, reader: ObservationReader) -> None:
+    def __init__(self, network: ViT, reader: ObservationReader, **shared: Any) -> None:
         layout = {**reader.layout, IMAGE: ((network.features,), torch.float32)}
-        super().__init__(reader, layout, network.features, 2 * PROJECTION)
+        super().__init__(reader, layout, network.features, 2 * PROJECTION, **shared)
         self._frozen = (network.eval().to(reader.device),)  # in a tuple: it is no submodule
         self.project_image = nn.Sequential(
             nn.LayerNorm(network.features), nn.Linear(network.features, PROJECTION)
@@ -269,5 +301,43 @@ class FrozenEncoder(Encoder):
         return stored[IMAGE]
 
     def join(self, stored: Stored, features: Tensor) -> Tensor:
-        joints = self.project_vector(self.normaliser(stored[VECTOR]))
+        joints = self.project_vector(self.normalizer(stored[VECTOR]))
         return torch.cat([self.project_image(features), joints], dim=1)
+
+
+@dataclass(frozen=True)
+class VisionSettings:
+    """How PPO sees pictures, with --observation pixels."""
+
+    encoder: str = "cnn"
+    """A small network that learns with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
+    checkpoint: Path | None = None
+    """Weights of the ViT: an MAE, MVP or timm file (.safetensors, .pth)."""
+    heads: int = 12
+    """Attention heads of the ViT, which its weights do not tell: 12 in MVP's, 6 in timm's."""
+    image_size: int = 64
+    """Width and height of the wrist camera's picture (pixels); the ViT takes 224."""
+
+
+def make_encoder(
+    vision: VisionSettings, reader: ObservationReader, *, normalize: bool, clip: float
+) -> Encoder:
+    """The encoder for a kind of observation.
+
+    Args:
+        vision: Settings for images.
+        reader: Of the observations.
+        normalize: Whether vectors are normalized.
+        clip: Where vectors are clipped.
+    """
+    if reader.image is None:
+        return VectorEncoder(reader, normalize=normalize, clip=clip)
+    if vision.encoder == "cnn":
+        return ConvolutionalEncoder(reader, normalize=normalize, clip=clip)
+    if vision.checkpoint is None:
+        raise ValueError(
+            f"--vision.encoder vit needs --vision.checkpoint, a file with the weights of {SOURCES}"
+        )
+    network = ViT(vision.image_size, heads=vision.heads)
+    load_pretrained(network, vision.checkpoint)
+    return FrozenEncoder(network, reader, normalize=normalize, clip=clip)

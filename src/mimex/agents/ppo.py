@@ -3,25 +3,203 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from mimex.agents.actions import ActionWriter, distribution_for
-from mimex.agents.encoders import Encoder
+from mimex.agents.encoders import Encoder, ObservationReader, make_encoder
 from mimex.agents.errors import NotFiniteError
-from mimex.agents.ppo_settings import ACTIVATIONS, PPOSettings
-from mimex.agents.returns import Batch, ReturnScale, explained_variance, standardised
+from mimex.agents.factory import seed_for
+from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
+from mimex.agents.returns import Batch, ReturnScale, explained_variance, gae, standardised
+from mimex.bonus.scale import Rewards
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
-from mimex.data.rollout import Stored
+from mimex.data.rollout import Rollout, Stored
 from mimex.nn import processes
 from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
 from mimex.nn.parallel import in_order, pieces
 from mimex.types import Metrics
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
+
+Activation = Literal["selu", "elu", "tanh", "relu"]
+LearningRateSchedule = Literal["adaptive", "cosine", "constant"]
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "selu": partial(nn.SELU, inplace=True),
+    "elu": partial(nn.ELU, inplace=True),
+    "tanh": nn.Tanh,
+    "relu": partial(nn.ReLU, inplace=True),
+}
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
+
+    lr: float = 1e-3
+    """Learning rate of Adam at the start, and at most; of the critic always, where the schedule is
+    adaptive."""
+    lr_schedule: LearningRateSchedule = "cosine"
+    """How the rate goes on: "cosine" falls to 0 over the run; "adaptive" follows the policy: after
+    an update it rises where the last pass was less than half of target-kl from the policy that
+    acted, and falls where it was more than twice as far."""
+    target_kl: float = 0.016
+    """Kullback-Leibler divergence that an adaptive rate aims at."""
+    adam_eps: float = 1e-8
+    """Epsilon of Adam: gradients well below it make small steps. A policy that is sure of its
+    discrete actions has tiny ones, and with a small epsilon noise alone moves it at the full rate.
+    """
+    epochs: int = 10
+    """Passes over each rollout."""
+    minibatches: int = 4
+    """Optimizer steps in each pass."""
+    shuffle: bool = False
+    """Whether minibatches are drawn at random; otherwise they are pieces of the rollout in time's
+    order, as published."""
+    clip: float = 0.1
+    """How far the probability of an action may move, as a share."""
+    value_clip: float | None = None
+    """How far a value may move in one update, in the critic's units; None for no limit."""
+    value_coef: float = 2.0
+    """Weight of the critic's loss."""
+    entropy_coef: float = 0.0
+    """Weight of the policy's entropy."""
+    discount: float = 0.99
+    """Gamma of the extrinsic return, and of the combined one."""
+    gae_lambda: float = 0.95
+    """Lambda of the advantage estimates."""
+    normalise_values: bool = False
+    """Whether the critic learns returns less their mean and divided by their deviation, which
+    follow the returns (PopArt, van Hasselt et al. 2016): then the size of rewards does not matter.
+    """
+    grad_norm: float = 1.0
+    """Longest gradient."""
+    separate_clips: bool = False
+    """Whether that limit is one each for actor, critic and encoder, so that a critic that is far
+    off does not stop the actor; otherwise one for all, as published."""
+    hidden: tuple[int, ...] = (256, 128, 64)
+    """Widths of the hidden layers of actor and critic."""
+    activation: Activation = "selu"
+    """Between the layers."""
+    value_gain: float = 1.0
+    """Scale of the critic's last layer at the start: with a small one the first values are near 0,
+    and the first advantages are made of rewards, not of the critic's random opinions."""
+    normalise_observations: bool = False
+    """Whether the numbers of an observation get the mean 0 and the deviation 1, by statistics of
+    all that was seen; the first rollout is then played for these alone."""
+    observation_clip: float = 5.0
+    """Numbers of an observation are cut off here; of normalised ones, in standard deviations."""
+    initial_std: float = 1.0
+    """Standard deviation of the policy at the start, in units of action."""
+    min_std: float = 0.0
+    """Below this the policy's standard deviation does not fall."""
+    two_heads: bool = False
+    """Whether the bonus has a value head of its own, with its own discount and a return that runs
+    on across episodes; otherwise both rewards are one stream, as published. Each stream then counts
+    in the unit of its own returns; in rollouts in which the task only costs, both as they are."""
+    intrinsic_discount: float = 0.99
+    """Gamma of the bonus's own return, where there are two heads."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "lr",
+            "adam_eps",
+            "target_kl",
+            "clip",
+            "grad_norm",
+            "initial_std",
+            "value_gain",
+            "observation_clip",
+        ):
+            value = getattr(self, name)
+            _require(name, value, 0 < value < math.inf, "above 0 and finite")
+        for name in ("epochs", "minibatches"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "1 or more")
+        for name in ("value_coef", "entropy_coef", "min_std"):
+            value = getattr(self, name)
+            _require(name, value, 0 <= value < math.inf, "0 or more and finite")
+        for name in ("discount", "gae_lambda"):
+            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        below = self.intrinsic_discount  # novelty never ends, and its sum must
+        _require("intrinsic_discount", below, 0 <= below < 1, "in [0, 1)")
+        positive = self.value_clip is None or self.value_clip > 0
+        _require("value_clip", self.value_clip, positive, "above 0, or None")
+        _require("hidden", self.hidden, all(width >= 1 for width in self.hidden), "1 or more each")
+        for name, choices in (
+            ("lr_schedule", get_args(LearningRateSchedule)),
+            ("activation", get_args(Activation)),
+        ):
+            known = getattr(self, name) in choices
+            _require(name, getattr(self, name), known, f"one of {', '.join(choices)}")
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"ppo.{name} is {value!r}, but must be {expected}.")
+
+
+CPU = PPOSettings(
+    lr_schedule="adaptive",
+    epochs=3,
+    minibatches=16,
+    shuffle=True,
+    clip=0.2,
+    discount=0.98,
+    initial_std=0.5,
+    value_coef=1.0,
+    value_gain=0.01,
+    normalise_observations=True,
+    normalise_values=True,
+    separate_clips=True,
+)
+"""PPO of the cpu preset, for all tasks (benchmarks/results/learning/search.md). With a discount of
+0.99 KukaPick is at 12 % after 1.5 million steps instead of at 75 (trials.md)."""
+
+CPU_PIXELS = replace(CPU, lr=2e-4)
+"""The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
+steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
+
+SMALL = replace(
+    CPU,
+    adam_eps=1e-5,
+    hidden=(64, 64),
+    epochs=10,
+    minibatches=4,
+    discount=0.99,
+    initial_std=1.0,
+)
+"""PPO of the cpu preset on small tasks (gym/, dmc/), with networks of a size that is usual there,
+which learned the small games as the larger ones did. No entropy bonus: with 0.01 the std of a point
+in a maze grew, and a count bonus did not bring it through, which without it does
+(gym/mimex/PointMaze-v0, seed 0). With PyTorch's epsilon of Adam, 1e-8, a solved DeepSea was lost
+for good in one of three seeds, by steps that noise made; with 1e-5, as usual with PPO, it was kept
+(benchmarks/results/learning/trials.md)."""
+
+SPARSE = replace(CPU, min_std=0.45)
+"""PPO of the cpu preset for sparse reward from state on PixMC-Sparse. The action penalty is the
+only steady signal there and drives the policy's std to 0.2 within 0.5M steps, where dense reward
+keeps it at 0.4 to 0.48: hence the floor."""
+
+PUBLISHED_LRS = {"Franka": 1e-3, "Kuka": 5e-4}
+PIXEL_LRS = {"FrankaMove": 1.5e-3, "KukaReach": 1.5e-3}
+"""Published learning rates by robot, and the tasks that have another one from pixels (MVP's files
+configs/ppo/train/*.yaml)."""
+
+PUBLISHED_ENVS = {"pixels": 512, "state": 256}
+"""Published number of parallel environments (MIMEx from pixels, MVP from state)."""
+
+STATE_ENVS, PIXEL_ENVS = 512, 64
+"""Parallel environments of the cpu preset on PixMC-Sparse."""
 
 STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction", "entropy")
 
@@ -56,8 +234,6 @@ class PPO:
         )
         self.heads = 2 if settings.two_heads else 1
         self.lr = settings.lr
-        encoder.normaliser.clip = settings.observation_clip
-        encoder.normaliser.follow = settings.normalise_observations
         self.actor = self._network(actions.size, last_gain=0.01)
         self.critic = self._network(self.heads, last_gain=settings.value_gain)
         self.return_scale = ReturnScale(
@@ -83,6 +259,11 @@ class PPO:
         rates = [{"params": [*groups[0], *groups[2]]}, {"params": groups[1]}]
         self.optimizer = torch.optim.Adam(rates, settings.lr, eps=settings.adam_eps, fused=True)
         self.generator = Generator(self.device).manual_seed(seed)
+
+    @property
+    def bonus_discount(self) -> float:
+        """The discount of the bonus."""
+        return self.settings.intrinsic_discount
 
     @torch.no_grad()
     def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,6 +303,75 @@ class PPO:
         chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
         empty = torch.zeros(0, self.heads, device=self.device)
         return torch.cat([empty, *in_order(outputs, chunks)])
+
+    def learn(
+        self, rollout: Rollout, rewards: Rewards, *, beta: float = 1.0, progress: float = 0.0
+    ) -> Metrics:
+        """Learns from a rollout.
+
+        Args:
+            rollout: The newest steps of all environments.
+            rewards: Their rewards, with the bonus.
+            beta: Weight of the bonus in ``rewards``, and of its value head's advantages.
+            progress: Share of the run so far, for the learning rate's schedule.
+        """
+        return self.update(
+            self.batch(rollout, rewards, beta),
+            progress,
+            (1.0, beta)[: self.heads],
+            apart=self.heads == 1 or _any_reward(rewards.extrinsic),
+        )
+
+    def batch(self, rollout: Rollout, rewards: Rewards, beta: float) -> Batch:
+        """Values, advantages and returns of a rollout, flattened to single steps.
+
+        With one value head, both rewards are one stream, which ends with its episode. With two,
+        the bonus without its weight beta has its own return, which continues across episodes; the
+        survival bonus is part of the extrinsic return, or it would have no effect there.
+        """
+        settings, ended = self.settings, rollout.ended
+        flat = {part: values.flatten(0, 1) for part, values in rollout.observations.items()}
+        values = self.values(flat).view(rollout.steps + 1, rollout.num_envs, self.heads)
+        now, after = values[:-1], values[1:].clone()
+        over_episodes = after[..., -1].clone()
+        # On truncation, bootstrap from V(final_obs), not from the next episode's first.
+        after[ended] = self.values(rollout.finals())
+        never = torch.zeros_like(ended)
+        results = [
+            gae(
+                rewards.extrinsic + rewards.survival if self.heads == 2 else rewards.total,
+                now[..., 0],
+                after[..., 0],
+                terminated=rollout.terminated,
+                ended=ended,
+                discount=settings.discount,
+                gae_lambda=settings.gae_lambda,
+            )
+        ]
+        if self.heads == 2:
+            novelty = rewards.intrinsic - rewards.survival
+            results.append(
+                gae(
+                    novelty / beta if beta else torch.zeros_like(novelty),
+                    now[..., 1],
+                    over_episodes,
+                    terminated=never,
+                    ended=never,
+                    discount=settings.intrinsic_discount,
+                    gae_lambda=settings.gae_lambda,
+                )
+            )
+        advantages, returns = (
+            torch.stack(streams, dim=-1) for streams in zip(*results, strict=True)
+        )
+        return Batch(
+            {part: values[:-1].flatten(0, 1) for part, values in rollout.observations.items()},
+            rollout.actions.flatten(0, 1),
+            rollout.log_probs.flatten(),
+            advantages.flatten(0, 1),
+            now.flatten(0, 1),
+            returns.flatten(0, 1),
+        )
 
     def update(
         self, batch: Batch, done: float = 0.0, weights: Sequence[float] = (), apart: bool = True
@@ -288,7 +538,7 @@ class PPO:
             "network": {name: v.clone() for name, v in self.network.state_dict().items()},
             "optimizer": optimizer_state(self.optimizer, self._parameters),
             "lr": self.lr,
-            "normaliser": self.encoder.normaliser.state_dict(),
+            "normaliser": self.encoder.normalizer.state_dict(),
             "return_scale": self.return_scale.state_dict(),
             "generator": self.generator.get_state(),
         }
@@ -300,9 +550,61 @@ class PPO:
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
         self.lr = float(state["lr"])
-        self.encoder.normaliser.load_state_dict(state["normaliser"])
+        self.encoder.normalizer.load_state_dict(state["normaliser"])
         load_generator(self.generator, state["generator"])
 
 
 def _kl(statistics: Tensor) -> float:
     return float(statistics[STATISTICS.index("approx_kl")])
+
+
+def _any_reward(rewards: Tensor) -> bool:
+    """Whether any process's rollout has a positive extrinsic reward.
+
+    Without one, costs are the only extrinsic signal and are not divided by their std: in units of
+    their own they would outweigh the bonus, and the policy's std would collapse.
+    """
+    return float(processes.mean((rewards > 0).any().double())) > 0
+
+
+class PPOAgent(OnPolicyAgent):
+    """PPO with its rollout and its bonus."""
+
+    sections: ClassVar[Mapping[str, type[Any]]] = {"ppo": PPOSettings, **OnPolicyAgent.sections}
+    shown: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ppo": ("lr", "epochs", "minibatches", "clip", "entropy_coef", "discount"),
+        "loop": ("rollout_steps",),
+    }
+    algorithm: PPO
+
+    @classmethod
+    def small(cls, *, pixels: bool) -> dict[str, Any]:
+        """Rollouts of 2,048 steps, and small networks."""
+        return {
+            "envs": 16,
+            "ppo": replace(SMALL, lr=CPU_PIXELS.lr) if pixels else SMALL,
+            "loop": LoopSettings(rollout_steps=128),
+            "eval": {"every": 50_000, "episodes": 20},
+            "track": {"checkpoint_every": 50_000},
+        }
+
+    @classmethod
+    def make_algorithm(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO:
+        """PPO with new weights."""
+        settings: PPOSettings = config.ppo
+        reader = ObservationReader(env.single_observation_space, config.device_name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(config, "weights"))
+            encoder = make_encoder(
+                config.vision,
+                reader,
+                normalize=settings.normalise_observations,
+                clip=settings.observation_clip,
+            )
+            actions = ActionWriter(env.single_action_space)
+            return PPO(encoder, actions, settings, seed_for(config, "actions"))
+
+    @classmethod
+    def annealed(cls, config: TrainConfig) -> str | None:
+        """The schedule, if it is a cosine."""
+        return "--ppo.lr-schedule cosine" if config.ppo.lr_schedule == "cosine" else None

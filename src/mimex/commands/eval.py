@@ -51,7 +51,8 @@ def run(arguments: Sequence[str]) -> int:
     if config.pretrained:
         trained, agent, step = load_pretrained(str(config.run))
     else:
-        trained, agent, step = load_agent(config.run, config.checkpoint, config.trust_modules)
+        loaded = load_agent(config.run, config.checkpoint, config.trust_modules)
+        trained, agent, step = loaded.config, loaded.policy, loaded.step
     env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
     title = f"{env.num_envs} episodes of {trained.title}"
     try:

@@ -108,8 +108,8 @@ def _chosen(config: PlayConfig) -> tuple[TrainConfig, Policy | None, Path]:
             f"{config.what} is no run folder: give one, or a task with --agent zero, random or "
             "expert, or with --pretrained"
         )
-    trained, agent, _ = load_agent(folder, config.checkpoint, config.trust_modules)
-    return trained, agent, config.video or folder / "videos" / "play.mp4"
+    loaded = load_agent(folder, config.checkpoint, config.trust_modules)
+    return loaded.config, loaded.policy, config.video or folder / "videos" / "play.mp4"
 
 
 class UndrawnError(ValueError):

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from mimex.commands.build import make_bonus, make_scale
+from mimex.agents.factory import make_bonus, make_scale
 from mimex.config import TrainConfig
 from mimex.envs.nearest import choose
 from mimex.files import printable

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
-from gymnasium.vector import VectorEnv
-
-from mimex.agents.errors import NotFiniteError
-from mimex.commands.build import draw_anew, make_env, make_training, seed_for
+from mimex.agents.factory import seed_for
+from mimex.commands.build import draw_anew, make_env, make_training
 from mimex.commands.processes import (
     LOST,
     beside,
@@ -21,46 +18,19 @@ from mimex.commands.processes import (
     place_of_this,
     with_place,
 )
-from mimex.config import MAY_CHANGE, TrainConfig, family_of, parse
-from mimex.contracts import episode_steps
-from mimex.files import sync
+from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Place
+from mimex.track import make_logger
 from mimex.track.display import Display, lasting_output
-from mimex.track.sinks import Hosted, JSONLines, Logger, Sink, TensorBoard
-from mimex.train import checkpoint
+from mimex.track.sinks import JSONLines, Logger, RunInfo, Sink
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.episodes import Episodes
-from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
-from mimex.train.health import health_after
-from mimex.train.loop import Training
 from mimex.train.novelty import remove_after
-from mimex.train.ranks import gathered, own, size_of, tell
+from mimex.train.ranks import own, size_of, tell
+from mimex.train.runner import ROWS, UNFINISHED, Runner, Schedule, Training, Worker
 from mimex.train.signals import StopRequest
-from mimex.types import Metrics
-
-UNFINISHED = "unfinished"
-"""In a checkpoint, a list with the metrics of the row whose evaluation was given up, which the run
-that continues makes first."""
-
-
-ROWS = "rows"
-"""In a checkpoint, how many rows of metrics there were."""
-
-
-RECORD, SAVE, GO_ON, END = "record", "save", "go on", "end"
-"""What the first process says to the others: when observers have written their records, before it
-saves, after each row, at the end."""
-
-
-class FailedUpdateError(RuntimeError):
-    """An update met numbers that are not finite."""
-
-
-class StoppedError(Exception):
-    """An evaluation was given up, because the run has to end."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -112,61 +82,32 @@ def train(config: TrainConfig) -> int:
         remove_after(folder.path, training.step)
         logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
-        unit = family_of(config.task).unit
+        unit = config.family.unit
         display = stack.enter_context(
             Display(config.steps, title, unit=unit, start_step=training.step)
         )
         for note in notes:
             display.note(note)
-        health = health_after(folder.metrics)
-        before = saved_at = training.step
-        unfinished = [] if saved is None else saved[1].get(UNFINISHED, [])
-        learning = _learning(config, training, stop, display.advance)
-        if not unfinished and _futile(config, training):
-            learning = iter(())  # it gave up before
-        for metrics in chain(unfinished, learning):
-            futile = _futile(config, training)
-            done = training.step >= config.steps or futile
-            if futile:
-                metrics["train/gave_up"] = 1.0
-            score = None
-            if done or metrics in unfinished or _passes(config.eval.every, before, training.step):
-                try:
-                    with training.clock("evaluating"):
-                        reports = "train/success" in metrics
-                        result = _evaluated(config, eval_env, training, stop, display, reports)
-                        folder.require_same()
-                        training.record(folder.path)
-                        processes.every(RECORD)
-                except StoppedError:
-                    _save(folder, checkpoints, training, unfinished=[metrics])
-                    saved_at = training.step
-                    break
-                metrics |= result.metrics()
-                score = result.score
-            logger.log(training.step, metrics)
-            folder.rows += 1
-            display.update(training.step, metrics)
-            for words in health.look(metrics):
-                display.note(f"step {training.step:,}: {words}")
-            due = _passes(config.track.checkpoint_every, before, training.step)
-            if done or score is not None or due:
-                _save(folder, checkpoints, training, score)
-                saved_at = training.step
-            before = training.step
-            if futile:
-                break
-            processes.every(GO_ON)
-        if stop.signal is not None and training.step > saved_at:
-            _save(folder, checkpoints, training)
-        processes.every(END)
+        runner = Runner(
+            training,
+            _schedule(config),
+            folder,
+            stop,
+            checkpoints=checkpoints,
+            logger=logger,
+            display=display,
+            eval_env=eval_env,
+            eval_seed=seed_for(config, "evaluation"),
+            unfinished=[] if saved is None else saved[1].get(UNFINISHED, []),
+        )
+        runner.run()
         if stop.signal is not None:
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
                 "command continues"
             )
             return 128 + stop.signal
-        if _futile(config, training):
+        if runner.futile:
             display.note(
                 f"gave up: no positive reward in the first {config.futility:.0%} of the steps "
                 "(--futility)"
@@ -188,24 +129,16 @@ def follow(place: Place) -> int:
             stack.callback(training.env.close)
             if state is not None:
                 _load(config, training, state)
-            learning = _learning(config, training, stop)
-            for _ in chain((state or {}).get(UNFINISHED, []), learning):
-                if not _obeyed(training):
-                    return 0
-            _obeyed(training)
+            worker = Worker(training, _schedule(config), config.folder, stop)
+            worker.follow((state or {}).get(UNFINISHED, []))
         except (LostProcessError, KeyboardInterrupt):
             return LOST  # the first process tells
     return 0
 
 
-def _obeyed(training: Training) -> bool:
-    """Does what the first process says after a row; whether the run goes on then."""
-    while (word := processes.every(None)[0]) in (RECORD, SAVE):
-        if word == SAVE:
-            gathered(training.state_dict())
-        else:
-            training.record(None)
-    return bool(word == GO_ON)
+def _schedule(config: TrainConfig) -> Schedule:
+    every = config.eval.every, config.track.checkpoint_every
+    return Schedule(config.steps, *every, futility=config.futility)
 
 
 def _prepared(config: TrainConfig, place: Place) -> Training:
@@ -233,92 +166,7 @@ def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> 
     return notes
 
 
-def _evaluated(
-    config: TrainConfig,
-    env: VectorEnv[Any, Any, Any],
-    training: Training,
-    stop: StopRequest,
-    display: Display,
-    reports_success: bool,
-) -> Evaluation:
-    steps = episode_steps(env)
-
-    def progress(made: int) -> None:
-        if stop:
-            raise StoppedError
-        display.advance(training.step, f"evaluating: step {made} of {steps}")
-
-    seed = seed_for(config, "evaluation")
-    return evaluate(
-        env,
-        training.agent.algorithm,
-        seed=seed,
-        reports_success=reports_success,
-        progress=progress,
-    )
-
-
-def _save(
-    folder: RunFolder,
-    checkpoints: Checkpoints,
-    training: Training,
-    score: float | None = None,
-    unfinished: Sequence[Metrics] = (),
-) -> None:
-    folder.require_same()
-    # What a checkpoint counts on comes before it.
-    sync(folder.metrics)
-    sync(folder.path)
-    training.agent.save()
-    processes.every(SAVE)
-    state = gathered(training.state_dict()) | {ROWS: folder.rows}
-    state |= {UNFINISHED: list(unfinished)} if unfinished else {}
-    checkpoints.save(training.step, state, best=score)
-
-
-def _learning(
-    config: TrainConfig,
-    training: Training,
-    stop: StopRequest,
-    progress: Callable[[int], None] = lambda step: None,
-) -> Iterator[Metrics]:
-    """Rows; where an update fails on its numbers, what led there is saved and the update named."""
-    try:
-        yield from training.rows(config.steps, stop.agreed, progress)
-    except (NotFiniteError, ValueError) as error:
-        name = f"failed-{processes.rank()}" if processes.rank() else "failed"
-        path, number = config.folder / f"{name}.safetensors", training.agent.updates + 1
-        evidence = {"update": number, "error": str(error), "state": training.state_dict()}
-        if isinstance(error, NotFiniteError):
-            evidence["minibatch"] = error.batch.arrays()
-        evidence |= training.agent.evidence()
-        checkpoint.save(path, evidence)
-        raise FailedUpdateError(
-            f"update {number}, after step {training.step:,}, failed: {error} The "
-            f"batch and the state are in {path}; checkpoints before it are intact."
-        ) from error
-
-
-def _futile(config: TrainConfig, training: Training) -> bool:
-    """Whether a run has received no reward for so long that it ends."""
-    episodes = training.observers["episodes"]
-    assert isinstance(episodes, Episodes)
-    late = training.step >= config.futility * config.steps
-    return config.futility < 1 and late and not episodes.rewarded
-
-
-def _passes(every: int, before: int, now: int) -> bool:
-    """Whether a multiple of ``every`` lies in (before, now]."""
-    return now // every > before // every
-
-
 def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
-    sinks: list[Sink] = [JSONLines(folder.metrics)]
-    if config.track.tensorboard:
-        sinks.append(TensorBoard(folder.path / "tensorboard", purge_step=step + 1 if step else 0))
     name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
-    if config.track.wandb:
-        sinks.append(Hosted("wandb", config.track.wandb, name, config.to_dict()))
-    if config.track.trackio:
-        sinks.append(Hosted("trackio", config.track.trackio, name, config.to_dict()))
-    return sinks
+    info = RunInfo(folder.path, name, config.track.project, step, config.to_dict())
+    return [JSONLines(folder.metrics), *(make_logger(each, info) for each in config.track.loggers)]

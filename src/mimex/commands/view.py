@@ -12,15 +12,16 @@ import torch
 import tyro
 from gymnasium.vector import VectorEnv
 
+from mimex.agents.factory import make_bonus, make_view
 from mimex.agents.ppo import PPO
 from mimex.bonus.base import EpisodicReward
-from mimex.commands.build import Which, load_agent, make_bonus, make_env, make_view
+from mimex.commands.build import Which, load_agent, make_env
 from mimex.commands.play import UNKNOWN_FPS, Untrained
 from mimex.config import TrainConfig, family_of, preset
 from mimex.contracts import Policy, final_successes
 from mimex.data.tracker import WindowTracker
 from mimex.envs.arrays import to_numpy
-from mimex.envs.catalogue import NAMES
+from mimex.envs.catalog import NAMES
 from mimex.nn.parallel import use_workers
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder

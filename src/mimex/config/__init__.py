@@ -1,8 +1,10 @@
 """What a run is: frozen settings, whose docstrings are the command line's help."""
 
+from mimex.agents import AGENTS
+from mimex.agents.encoders import VisionSettings
 from mimex.config.families import family_of
 from mimex.config.parse import parse, preset
-from mimex.config.run import AGENTS, MAY_CHANGE, PRESETS, TrainConfig, VisionSettings
+from mimex.config.run import MAY_CHANGE, PRESETS, TrainConfig
 
 __all__ = [
     "TrainConfig",

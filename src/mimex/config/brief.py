@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import field, fields, is_dataclass, make_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import field, fields, make_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from mimex.config.families import family_of
+from mimex.agents import agent_class
 from mimex.config.run import TrainConfig
 
 RUN = ("task", "agent", "bonus", "steps", "envs", "seed", "out", "preset", "device")
 """Settings of every run that are shown."""
 
 USUAL = {
-    "ppo": ("lr", "epochs", "minibatches", "clip", "entropy_coef", "discount"),
-    "loop": ("rollout_steps",),
-    "drqv2": ("lr", "batch", "n_step", "discount", "std_steps", "hidden"),
     "world": ("episode_steps", "engine"),
     "eval": ("every", "episodes"),
-    "track": ("checkpoint_every", "tensorboard"),
+    "track": ("checkpoint_every", "loggers"),
 }
-"""Of sections with many settings, those that are shown; other sections are shown whole."""
-
-OF_AGENT = {"ppo": ("ppo", "loop"), "drqv2": ("drqv2",)}
-"""The sections of an agent."""
+"""Of sections with many settings, those that are shown, beside an agent's ``shown``; other sections
+are shown whole."""
 
 
 def brief(config: TrainConfig, bonus: str) -> Any:
@@ -35,15 +30,17 @@ def brief(config: TrainConfig, bonus: str) -> Any:
         config: The settings, which the help shows as defaults.
         bonus: The bonus whose settings are shown.
     """
-    family = family_of(config.task)
-    shown = {*RUN, *OF_AGENT[config.agent], *family.sections, "eval", "track"}
+    family, of_agent = config.family, agent_class(config.agent).shown
+    shown = {*RUN, *of_agent, *family.sections, "eval", "track"}
     shown |= {"reward"} if len(family.rewards) > 1 else set()
     shown |= {"observation"} if len(family.observations) > 1 else set()
     shown |= {bonus, "scale"} if bonus != "none" else set()
-    return _showing(config, shown)
+    return _showing(config, shown, USUAL | dict(of_agent))
 
 
-def _showing(settings: Any, shown: Collection[str]) -> Any:
+def _showing(
+    settings: Any, shown: Collection[str], usual: Mapping[str, Collection[str]] | None = None
+) -> Any:
     """Settings of a class that declares the same, and of which tyro shows only some."""
     kind, hints = type(settings), get_type_hints(type(settings), include_extras=True)
     values, declared = {}, []
@@ -51,8 +48,8 @@ def _showing(settings: Any, shown: Collection[str]) -> Any:
         value, hint = getattr(settings, each.name), hints[each.name]
         if each.name not in shown:
             hint = Annotated[hint, tyro.conf.Suppress]
-        elif is_dataclass(value) and each.name in USUAL:
-            value = _showing(value, USUAL[each.name])
+        elif usual is not None and each.name in usual:
+            value = _showing(value, usual[each.name])
             hint = type(value)
         values[each.name] = value
         declared.append((each.name, hint, field(default=value)))

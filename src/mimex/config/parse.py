@@ -8,11 +8,12 @@ from typing import Any
 
 import tyro
 
+from mimex.agents import AGENTS
 from mimex.bonus import BONUSES
 from mimex.config.brief import brief
 from mimex.config.families import FAMILIES, family_of
 from mimex.config.families.base import merged
-from mimex.config.run import AGENTS, PRESETS, TrainConfig
+from mimex.config.run import PRESETS, TrainConfig
 from mimex.envs.nearest import choose
 
 _HELP_ALL = "--help-all"
@@ -25,7 +26,7 @@ TASK --bonus BONUS --help: also those of the bonus.
 
 TASK {_HELP_ALL}: all settings."""
 
-_FREE_TEXT = ("--out", "--vision.checkpoint", "--track.wandb", "--track.trackio")
+_FREE_TEXT = ("--out", "--vision.checkpoint", "--track.project")
 
 
 def preset(
@@ -46,7 +47,7 @@ def preset(
     """
     choose("--preset", name, PRESETS)
     family = family_of(task)
-    agent = choose("--agent", agent or family.agent, AGENTS)
+    agent = choose("--agent", agent or family.agent, tuple(AGENTS))
     config = TrainConfig(task=task, agent=agent, preset=name)
     chosen: TrainConfig = merged(config, family.preset(name, agent, observation, task, reward))
     return chosen

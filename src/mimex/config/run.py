@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 import tyro
 
-from mimex.agents.drqv2_settings import DrQv2Settings
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents import AGENTS, agent_class
+from mimex.agents.encoders import VisionSettings
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.scale import BonusScale
 from mimex.config.declared import settings_of
 from mimex.config.families import FAMILIES, family_of, require_task
+from mimex.config.families.base import Family
 from mimex.config.json import build, plain, require_numbers
-from mimex.data.replay_settings import ReplaySettings
 from mimex.envs.nearest import choose
-from mimex.train.off_policy import OffPolicySettings
-from mimex.train.on_policy import LoopSettings
+from mimex.track import LOGGERS
 from mimex.train.restarts import RestartSettings
 
-AGENTS = ("ppo", "drqv2")
 PRESETS = ("cpu", "paper", "small")
 VISIONS = ("cnn", "vit")
 
@@ -31,22 +29,6 @@ DEVICES = ("auto", "cpu", "cuda")
 
 MAY_CHANGE = ("steps", "horizon", "out", "processes", "threads", "device", "track")
 """Settings with which a run may be continued though they differ from those of its start."""
-
-Settings = TypeVar("Settings")
-
-
-@dataclass(frozen=True)
-class VisionSettings:
-    """How PPO sees pictures, with --observation pixels."""
-
-    encoder: str = "cnn"
-    """A small network that learns with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
-    checkpoint: Path | None = None
-    """Weights of the ViT: an MAE, MVP or timm file (.safetensors, .pth)."""
-    heads: int = 12
-    """Attention heads of the ViT, which its weights do not tell: 12 in MVP's, 6 in timm's."""
-    image_size: int = 64
-    """Width and height of the wrist camera's picture (pixels); the ViT takes 224."""
 
 
 @dataclass(frozen=True)
@@ -61,39 +43,40 @@ class EvalSettings:
 
 @dataclass(frozen=True)
 class TrackSettings:
-    """Where metrics go beside metrics.jsonl, and how often the run is saved."""
+    """Logging and checkpoints; metrics are always written to metrics.jsonl."""
 
     checkpoint_every: int = 250_000
-    """Environment steps (dmc: frames) from one checkpoint to the next."""
-    tensorboard: bool = False
-    """Write TensorBoard's event files into the run folder."""
-    wandb: str | None = None
-    """A project of Weights & Biases to log to."""
-    trackio: str | None = None
-    """A project of Trackio to log to."""
+    """Environment steps (dmc: frames) between checkpoints."""
+    loggers: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="[{" + ",".join(LOGGERS) + "} ...]")
+    ] = ()
+    """Also log to these, for example tensorboard wandb."""
+    project: str = "mimex"
+    """Project name for wandb and trackio."""
 
 
-def _declared() -> dict[str, type[Any]]:
-    """The sections of settings that classes declare themselves, by name: every bonus has one."""
+def _sections() -> dict[str, type[Any]]:
+    """The sections of settings of all agents, bonuses and families of tasks, by name."""
     bonuses = {name: settings_of(bonus_class(name)) for name in BONUSES}
     return {
+        **{name: kind for agent in AGENTS for name, kind in agent_class(agent).sections.items()},
         "scale": settings_of(BonusScale),
         **{name: kind for name, kind in bonuses.items() if fields(kind)},
         **{name: kind for family in FAMILIES for name, kind in family.sections.items()},
     }
 
 
-def _with_declared(cls: type[Settings]) -> type[Settings]:
-    """Adds these sections to a class of settings."""
-    for name, kind in _declared().items():
-        cls.__annotations__[name] = kind
-        setattr(cls, name, field(default_factory=kind))
-    return cls
+Sections: Any = make_dataclass(
+    "Sections",
+    [(name, kind, field(default_factory=kind)) for name, kind in _sections().items()],
+    frozen=True,
+    kw_only=True,
+)
+"""One field for each section that is registered with an agent, a bonus or a family."""
 
 
 @dataclass(frozen=True)
-@_with_declared
-class TrainConfig:
+class TrainConfig(Sections):  # type: ignore[misc]
     """Train an agent on a task with an exploration bonus, or continue to.
 
     Tasks are those of PixMC-Sparse, of the DeepMind Control suite, and all of Gymnasium.
@@ -103,7 +86,7 @@ class TrainConfig:
     """FrankaReach, FrankaCabinet, FrankaPick, FrankaMove, or the same with Kuka; dmc/ and a task
     of the control suite, for example dmc/cartpole_swingup_sparse; gym/ and an id of Gymnasium, for
     example gym/CartPole-v1, or of a module of yours, gym/MODULE:ID."""
-    agent: Annotated[str, tyro.conf.arg(metavar="{ppo,drqv2}")] = "ppo"
+    agent: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(AGENTS) + "}")] = "ppo"
     """The algorithm: by default drqv2 for dmc/, and ppo for all else. drqv2 needs actions that are
     numbers."""
     reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser}")] = "sparse"
@@ -154,26 +137,16 @@ class TrainConfig:
     device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = "cpu"
     """Where networks, rollouts and bonus are; "auto" takes a CUDA GPU where there is one, else the
     CPU, also on a Mac. A run may be continued on another one, with other random numbers."""
-    ppo: PPOSettings = field(default_factory=PPOSettings)
-    loop: LoopSettings = field(default_factory=LoopSettings)
-    drqv2: DrQv2Settings = field(default_factory=DrQv2Settings)
-    replay: ReplaySettings = field(default_factory=ReplaySettings)
-    off_policy: OffPolicySettings = field(default_factory=OffPolicySettings)
     vision: VisionSettings = field(default_factory=VisionSettings)
     restarts: RestartSettings = field(default_factory=RestartSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     track: TrackSettings = field(default_factory=TrackSettings)
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """The sections that classes declare: ``scale``, ``world``, and that of every bonus."""
-
     def checked(self) -> TrainConfig:
         """These settings, if they make a run; an error that names the first that does not."""
         require_numbers(asdict(self))
         choose("--preset", self.preset, PRESETS)
-        choose("--agent", self.agent, AGENTS)
+        choose("--agent", self.agent, tuple(AGENTS))
         choose("--bonus", self.bonus, tuple(BONUSES))
         if self.device == "mps":
             raise ValueError(
@@ -182,14 +155,12 @@ class TrainConfig:
             )
         choose("--device", self.device, DEVICES)
         choose("--vision.encoder", self.vision.encoder, VISIONS)
+        for logger in self.track.loggers:
+            choose("--track.loggers", logger, tuple(LOGGERS))
         require_task(self.task)
-        family_of(self.task).check(self)
+        self.family.check(self)
         self._check_curriculum()
-        if self.agent == "drqv2" and hasattr(bonus_class(self.bonus), "follow"):
-            raise ValueError(
-                f"--bonus is {self.bonus!r}, but it needs its episode's whole past, which "
-                "transitions sampled from drqv2's replay buffer do not have: choose another bonus"
-            )
+        agent_class(self.agent).check(self)
         for name, value in (
             ("--steps", self.steps),
             ("--envs", self.envs),
@@ -211,11 +182,6 @@ class TrainConfig:
         return self
 
     def _check_processes(self) -> None:
-        if self.agent != "ppo":
-            raise ValueError(
-                f"--processes is {self.processes}, but --agent {self.agent} has one replay buffer, "
-                "in one process: use --processes 1 with --threads, or --agent ppo"
-            )
         if self.envs % self.processes:
             nearest = self.processes * max(1, round(self.envs / self.processes))
             raise ValueError(
@@ -249,14 +215,19 @@ class TrainConfig:
                 f"{self.folder / 'config.json'} has {horizon!r} for horizon: expected a number of "
                 "steps; restore it, or choose another folder"
             )
-        falls = self.agent == "ppo" and self.ppo.lr_schedule == "cosine"
-        if self.horizon is None and self.steps > horizon and falls:
+        annealed = agent_class(self.agent).annealed(self)
+        if self.horizon is None and self.steps > horizon and annealed:
             raise ValueError(
                 f"--steps is {self.steps}, but this run's learning rate falls to 0 over the "
-                f"{horizon} steps of its horizon (--ppo.lr-schedule cosine): add --horizon "
+                f"{horizon} steps of its horizon ({annealed}): add --horizon "
                 f"{self.steps} to let it fall over all steps instead"
             )
         return replace(self, horizon=horizon)
+
+    @property
+    def family(self) -> Family:
+        """The family of the task."""
+        return family_of(self.task)
 
     @property
     def device_name(self) -> str:
@@ -282,9 +253,8 @@ class TrainConfig:
     @property
     def _kind(self) -> str:
         """What tells this from other runs on the task: the agent, too, if not the usual."""
-        family = family_of(self.task)
-        kind = family.kind(self)
-        return kind if self.agent in (family.agent, kind) else f"{kind}-{self.agent}"
+        kind = self.family.kind(self)
+        return kind if self.agent in (self.family.agent, kind) else f"{kind}-{self.agent}"
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of what JSON can say."""

@@ -105,13 +105,21 @@ class Normaliser:
         size: Numbers a vector.
         device: Where vectors are.
         codes: ``(size,)``, which of them are codes; none when left out.
+        follow: As above.
+        clip: As above; by default as RND does (Burda et al., 2018).
     """
 
     def __init__(
-        self, size: int, device: torch.device | str = "cpu", codes: Tensor | None = None
+        self,
+        size: int,
+        device: torch.device | str = "cpu",
+        codes: Tensor | None = None,
+        *,
+        follow: bool = True,
+        clip: float = 5.0,
     ) -> None:
         self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
-        self.follow, self.clip = True, 5.0  # as RND does (Burda et al., 2018)
+        self.follow, self.clip = follow, clip
         self._seen = RunningMeanStd((size,), device=device)
         self._new = RunningMeanStd((size,), device=device)  # since the processes last met
         self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)

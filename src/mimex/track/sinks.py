@@ -1,7 +1,4 @@
-"""One place to report metrics to, and where they go from there.
-
-A JSON Lines file always; TensorBoard, W&B and Trackio on demand.
-"""
+"""Metrics to all loggers of a run, and the one that every run has: a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -12,10 +9,11 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal, Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat
 
 from mimex.files import append_to
 from mimex.types import Metrics
@@ -26,11 +24,30 @@ LARGEST_STEP = 2.0**63
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class RunInfo:
+    """The run that a logger is made for.
+
+    Attributes:
+        folder: The run folder.
+        name: Unique among runs of one project.
+        project: The project that the run belongs to, on a server.
+        step: The step that the run continues from; 0 for a new one.
+        config: The run's settings.
+    """
+
+    folder: Path
+    name: str
+    project: str
+    step: int
+    config: Mapping[str, Any]
+
+
 class Sink(Protocol):
-    """Keeps rows of metrics somewhere."""
+    """A logger: keeps rows of metrics somewhere. Those in ``LOGGERS`` are made of a ``RunInfo``."""
 
     def write(self, step: int, metrics: Metrics) -> None:
-        """Keeps the metrics of a step."""
+        """Logs the metrics of a step."""
 
     def close(self) -> None:
         """Finishes; nothing is written afterwards."""
@@ -144,59 +161,13 @@ def _content(file: FileIO) -> bytes:
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
-class TensorBoard:
-    """Writes event files for TensorBoard.
+def require(module: str, extra: str | None = None) -> Any:
+    """Imports a module of a logger; raises an error that names what to install.
 
     Args:
-        folder: Where the event files go.
-        purge_step: When a run continues: what older files say from this step on is discarded.
+        module: Its name.
+        extra: Of mimex, which installs it; by default of the same name.
     """
-
-    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
-        _require("tensorboard")
-        writer = _require("torch.utils.tensorboard", extra="tensorboard").SummaryWriter
-        self._writer = writer(log_dir=str(folder), purge_step=purge_step)
-
-    def write(self, step: int, metrics: Metrics) -> None:
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class Hosted:
-    """Sends rows to Weights & Biases or to Trackio, which speak the same language.
-
-    Args:
-        service: Which of the two.
-        project: The project that the run belongs to.
-        name: The run; a run of this name is continued.
-        config: The run's settings.
-    """
-
-    def __init__(
-        self,
-        service: Literal["wandb", "trackio"],
-        project: str,
-        name: str,
-        config: Mapping[str, Any],
-    ) -> None:
-        module = _require(service)
-        # W&B knows a run by its id, Trackio by its name.
-        identity = {"id": name} if service == "wandb" else {}
-        self._run = module.init(
-            project=project, name=name, config=dict(config), resume="allow", **identity
-        )
-
-    def write(self, step: int, metrics: Metrics) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-def _require(module: str, extra: str | None = None) -> Any:
     try:
         return import_module(module)
     except ImportError as error:

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward
+from mimex.contracts import SHOWN_WINDOWS
 from mimex.types import Window
-
-WINDOWS = 4
-"""Windows of each kind that are kept."""
 
 NUMBERS = 64
 """Numbers of a step that are kept: enough for a look, and a record stays small."""
@@ -37,7 +35,7 @@ def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[
     for kind, window in windows.items():
         if window is None or len(window) == 0:
             continue
-        full = window.valid.all(dim=1).nonzero().flatten()[:WINDOWS]
+        full = window.valid.all(dim=1).nonzero().flatten()[:SHOWN_WINDOWS]
         if len(full) == 0:
             continue
         actions = None if window.actions is None else window.actions[full]

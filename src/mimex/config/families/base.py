@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gymnasium.vector import VectorEnv
 
-from mimex.bonus import BONUSES, bonus_class
-from mimex.bonus.prediction import MaskedPrediction
-from mimex.config.presets import PUBLISHED_BONUSES
 from mimex.envs.nearest import choose
 
 if TYPE_CHECKING:
@@ -22,19 +19,6 @@ OWN = "task"
 
 Overrides = Mapping[str, Any]
 """Settings of a run by name; of a section, a mapping changes some and an object takes its place."""
-
-
-def replay_bonuses(*, published: bool) -> Overrides:
-    """Bonuses of DrQ-v2.
-
-    Args:
-        published: By their published numbers, for features of pictures as they are; otherwise by
-            the library's defaults, with what they see normalised, whatever its units.
-    """
-    learning = [name for name in BONUSES if issubclass(bonus_class(name), MaskedPrediction)]
-    if not published:
-        return {name: {"normalize": True} for name in learning}
-    return {name: {"normalize": False, **PUBLISHED_BONUSES.get(name, {})} for name in learning}
 
 
 class Family(ABC):

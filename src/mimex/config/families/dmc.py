@@ -11,17 +11,11 @@ import tyro
 from gymnasium.vector import VectorEnv
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex.agents.drqv2_settings import MIMEX, PUBLISHED, DrQv2Settings
+from mimex.agents import agent_class
+from mimex.agents.drqv2 import MIMEX, PUBLISHED, DrQv2Settings, replay_bonuses
 from mimex.bonus.size import RELEASED
-from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
-from mimex.config.presets import (
-    PUBLISHED_BONUSES,
-    PUBLISHED_SCALE,
-    SMALL,
-    SMALL_PICTURES,
-    SMALL_PIXELS,
-    SMALL_STATE,
-)
+from mimex.config.families.base import OWN, Family, Overrides, require_preset
+from mimex.config.presets import PUBLISHED_BONUSES, PUBLISHED_SCALE, SMALL_PICTURES
 from mimex.envs.dmc_tasks import NAMES, PREFIX
 from mimex.envs.nearest import choose
 from mimex.nn.parallel import available_cores
@@ -102,14 +96,11 @@ class Suite(Family):
             "reward": OWN,
             "steps": FRAMES.get(observation, FRAMES["state"]),
         }
-        if agent == "ppo":
-            return chosen | (SMALL_PIXELS if pixels else SMALL)
-        chosen |= {
-            **replay_bonuses(published=pixels and name != "small"),
-            "envs": 1,
-            "eval": {"every": 10_000, "episodes": 10},  # DrQ-v2's
-            "track": {"checkpoint_every": 50_000},
-        }
+        chosen |= agent_class(agent).small(pixels=pixels)
+        if agent != "drqv2":
+            return chosen
+        if pixels and name != "small":
+            chosen |= replay_bonuses(PUBLISHED_BONUSES)
         if name == "paper":
             # The vector itself is its own feature; of pictures the release takes the encoder's.
             bonuses = {key: chosen[key] | dict(its) for key, its in PUBLISHED_BONUSES.items()}
@@ -123,7 +114,7 @@ class Suite(Family):
                     "--preset cpu from state"
                 )
             return {**chosen, **SMALL_PICTURES}
-        return chosen | {"drqv2": _published(task) if pixels else SMALL_STATE}
+        return chosen | {"drqv2": _published(task)} if pixels else chosen
 
     def check(self, config: TrainConfig) -> None:
         super().check(config)

@@ -16,8 +16,8 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.error import Error as GymnasiumError
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from mimex.config.families.base import OWN, Family, Overrides, replay_bonuses, require_preset
-from mimex.config.presets import SMALL, SMALL_STATE
+from mimex.agents import agent_class
+from mimex.config.families.base import OWN, Family, Overrides, require_preset
 
 if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
@@ -88,16 +88,7 @@ class Gym(Family):
     ) -> Overrides:
         require_preset(name, agent, task)
         chosen: Overrides = {"observation": observation or OWN, "reward": OWN, "steps": STEPS}
-        if agent == "ppo":
-            return {**chosen, **SMALL}
-        return {
-            **chosen,
-            **replay_bonuses(published=False),
-            "envs": 1,
-            "drqv2": SMALL_STATE,
-            "eval": {"every": 10_000, "episodes": 10},
-            "track": {"checkpoint_every": 50_000},
-        }
+        return {**chosen, **agent_class(agent).small(pixels=False)}
 
     def check(self, config: TrainConfig) -> None:
         super().check(config)

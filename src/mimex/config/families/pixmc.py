@@ -8,31 +8,22 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 import mimex.envs  # noqa: F401 (registers the tasks)
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents import agent_class, ppo
+from mimex.agents.drqv2 import REPLAY_ENVS, REPLAY_PIXELS, REPLAY_STATE, replay_bonuses
+from mimex.agents.on_policy import LoopSettings
 from mimex.bonus.size import RELEASED
 from mimex.config.declared import settings_of
-from mimex.config.families.base import Family, Overrides, replay_bonuses, require_preset
+from mimex.config.families.base import Family, Overrides, require_preset
 from mimex.config.presets import (
     ALL_WINDOWS,
     BESIDE_COSTS,
-    CPU,
-    CPU_PIXELS,
-    PIXEL_ENVS,
-    PIXEL_LRS,
     PUBLISHED_BONUSES,
-    PUBLISHED_ENVS,
-    PUBLISHED_LRS,
     PUBLISHED_SCALE,
-    REPLAY_ENVS,
-    REPLAY_PIXELS,
-    REPLAY_STATE,
     SPARSE,
-    STATE_ENVS,
 )
 from mimex.envs.catalog import NAMES, TASKS, VARIANTS, published_task, robot_and_kind, task_class
 from mimex.envs.reward import SHAPINGS
 from mimex.envs.settings import OBSERVATIONS, Settings
-from mimex.train.on_policy import LoopSettings
 
 if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
@@ -79,15 +70,17 @@ class PixMC(Family):
             chosen["world"] = VARIANTS[task][1]
         if agent == "drqv2":
             return chosen | {
-                **replay_bonuses(published=pixels),
+                **replay_bonuses(PUBLISHED_BONUSES if pixels else None),
                 "envs": REPLAY_ENVS,
                 "scale": BESIDE_COSTS,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
             }
+        if agent != "ppo":
+            return chosen | agent_class(agent).small(pixels=pixels)
         if name == "paper":
             return chosen | {
-                "envs": PUBLISHED_ENVS["pixels" if pixels else "state"],
-                "ppo": PPOSettings(lr=_published_lr(task, pixels)),
+                "envs": ppo.PUBLISHED_ENVS["pixels" if pixels else "state"],
+                "ppo": ppo.PPOSettings(lr=_published_lr(task, pixels)),
                 "loop": LoopSettings(bonus_minibatch=ALL_WINDOWS),
                 "vision": {"encoder": "vit", "image_size": 224},
                 "scale": PUBLISHED_SCALE,
@@ -95,8 +88,8 @@ class PixMC(Family):
                 "mimex": {**PUBLISHED_BONUSES["mimex"], "padding": "zeros", "size": RELEASED},
             }
         chosen |= {
-            "envs": PIXEL_ENVS if pixels else STATE_ENVS,
-            "ppo": CPU_PIXELS if pixels else CPU,
+            "envs": ppo.PIXEL_ENVS if pixels else ppo.STATE_ENVS,
+            "ppo": ppo.CPU_PIXELS if pixels else ppo.CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
             "scale": BESIDE_COSTS,
         }
@@ -125,8 +118,8 @@ class PixMC(Family):
 
 def _published_lr(task: str, pixels: bool) -> float:
     task = published_task(task or TASKS[0])
-    robot = PUBLISHED_LRS.get(robot_and_kind(task)[0], PUBLISHED_LRS["Franka"])
-    return PIXEL_LRS.get(task, robot) if pixels else robot
+    robot = ppo.PUBLISHED_LRS.get(robot_and_kind(task)[0], ppo.PUBLISHED_LRS["Franka"])
+    return ppo.PIXEL_LRS.get(task, robot) if pixels else robot
 
 
 PIXMC = PixMC()

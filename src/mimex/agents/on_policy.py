@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from gymnasium.vector import VectorEnv
+from torch import Generator, Tensor
 
-from mimex.agents.ppo import PPO
-from mimex.agents.returns import make_batch
+from mimex.agents.actions import ActionWriter
+from mimex.agents.encoders import Encoder
+from mimex.agents.factory import make_bonus, make_scale, make_view, seed_for
+from mimex.agents.learner import Learner, WindowSettings
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
-from mimex.bonus.scale import BonusScale
-from mimex.contracts import Scored, Step, final_observations
+from mimex.bonus.scale import BonusScale, Rewards
+from mimex.contracts import (
+    SHOWN_WINDOWS,
+    Policy,
+    Scored,
+    Stateful,
+    Step,
+    final_observations,
+    frames_per_step,
+    speaks_tensors,
+)
 from mimex.data.rollout import Rollout, Stored
 from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn import processes
 from mimex.nn.parallel import pieces
-from mimex.train.films import WINDOWS
-from mimex.train.learner import Learner, WindowSettings
+from mimex.track.clock import Clock
 from mimex.types import Array, Metrics
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
 """Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
@@ -49,11 +63,48 @@ class LoopSettings(WindowSettings):
         self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_passes")
 
 
+class OnPolicyAlgorithm(Policy, Stateful, Protocol):
+    """What learns from rollouts.
+
+    Attributes:
+        encoder: Encodes observations for the policy and for the bonus.
+        actions: Converts actions for the environments.
+        generator: Draws actions.
+        device: Device of its networks.
+    """
+
+    encoder: Encoder
+    actions: ActionWriter
+    generator: Generator
+    device: torch.device
+
+    @property
+    def bonus_discount(self) -> float:
+        """The discount of the return that the bonus is a part of."""
+
+    def act(self, stored: Stored) -> tuple[Tensor, Tensor, Tensor]:
+        """Samples actions ``(B, A)``.
+
+        Returns:
+            The actions, their log-probabilities ``(B,)``, and the bonus's features ``(B, D)``.
+        """
+
+    def learn(self, rollout: Rollout, rewards: Rewards, *, beta: float, progress: float) -> Metrics:
+        """Learns from a rollout.
+
+        Args:
+            rollout: The newest steps of all environments.
+            rewards: Their rewards, with the bonus.
+            beta: Weight of the bonus in ``rewards``.
+            progress: Share of the run so far, for schedules.
+        """
+
+
 class OnPolicyAgent(Learner):
-    """PPO with its rollout and its bonus, as the loop drives it.
+    """An on-policy algorithm with its rollout and its bonus.
 
     Args:
-        algorithm: PPO.
+        algorithm: The algorithm.
         bonus: What scores windows.
         scale: How much it is paid.
         settings: Of the rollouts.
@@ -63,11 +114,12 @@ class OnPolicyAgent(Learner):
         shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    algorithm: PPO
+    sections: ClassVar[Mapping[str, type[Any]]] = {"loop": LoopSettings}
+    algorithm: OnPolicyAlgorithm
 
     def __init__(
         self,
-        algorithm: PPO,
+        algorithm: OnPolicyAlgorithm,
         bonus: IntrinsicReward,
         scale: BonusScale,
         settings: LoopSettings,
@@ -79,21 +131,50 @@ class OnPolicyAgent(Learner):
     ) -> None:
         super().__init__(algorithm, bonus, scale, **shared)
         self.settings, self.horizon, self.tensors = settings, horizon, tensors
+        self.recent_episodes = max(100, num_envs * processes.size())
+        self.stagger = self.generator if settings.stagger else None
         self.rollout = Rollout(
             settings.rollout_steps,
             num_envs,
             algorithm.encoder.layout,
-            algorithm.action_dim,
-            algorithm.feature_dim if self.view is None else len(self.view),
+            algorithm.actions.size,
+            algorithm.encoder.feature_dim if self.view is None else len(self.view),
             device=algorithm.device,
         )
         self.windows = self._new_windows()
         # Where observations are normalised, a rollout is played for their statistics alone. Its
         # steps count, though nothing else is learned from them.
-        self.warming_up = algorithm.settings.normalise_observations
+        self.warming_up = algorithm.encoder.normalizes
         self._history: Stored = {}  # what the next windows reach back to
         self._filled = 0  # steps of the rollout so far
         self._scored: Scored | None = None
+
+    @classmethod
+    def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
+        """The agent with an empty rollout and a new bonus."""
+        algorithm: OnPolicyAlgorithm = cls.make_algorithm(config, env)
+        encoder, actions, frames = algorithm.encoder, algorithm.actions, frames_per_step(env)
+        view = make_view(config, env, encoder.reader, encoder.feature_dim)
+        bonus = make_bonus(
+            config,
+            encoder.feature_dim if view is None else len(view),
+            actions.size,
+            discrete_obs=encoder.reader.discrete,
+            discrete=actions.discrete and config.loop.stride == 1,
+        )
+        return cls(
+            algorithm,
+            bonus,
+            make_scale(config, algorithm.bonus_discount, frames),
+            config.loop,
+            view=view,
+            num_envs=env.num_envs,
+            frames_per_step=frames,
+            horizon=config.horizon or config.steps,
+            tensors=speaks_tensors(env),
+            seed=seed_for(config, "minibatches"),
+            clock=clock,
+        )
 
     def _new_windows(self) -> RolloutWindows:
         settings = self.settings
@@ -146,10 +227,9 @@ class OnPolicyAgent(Learner):
             return None
         self._filled = 0
         if self.warming_up:
-            self.algorithm.encoder.normaliser.sync()
+            self.algorithm.encoder.sync()
             self.warming_up = False
             return None
-        algorithm = self.algorithm
         frames = self.rollout.rewards.numel() * self.frames_per_step * processes.size()
         beta = self.scale.beta
         with self.clock("windows"):
@@ -159,14 +239,9 @@ class OnPolicyAgent(Learner):
             rewards = self.scale.combine(self.rollout.rewards, raw)
             self._scored = self._as_scored(index, raw)
         with self.clock("learning"):
-            batch = make_batch(algorithm, self.rollout, rewards, beta)
-            metrics = algorithm.update(
-                batch,
-                (step - frames) / self.horizon,
-                (1.0, beta)[: algorithm.heads],
-                apart=algorithm.heads == 1 or _paid(rewards.extrinsic),
-            )
-            algorithm.encoder.normaliser.sync()
+            progress = (step - frames) / self.horizon
+            metrics = self.algorithm.learn(self.rollout, rewards, beta=beta, progress=progress)
+            self.algorithm.encoder.sync()
         self.updates += 1
         return {
             **bonus_metrics,
@@ -176,8 +251,9 @@ class OnPolicyAgent(Learner):
             **metrics,
         }
 
+    @torch.no_grad()
     def _features(self, stored: Stored) -> Tensor:
-        return self.seen(self.algorithm.features(stored))
+        return self.seen(self.algorithm.encoder.embed(stored))
 
     def build_windows(self) -> WindowIndex:
         """Indexes the windows of the rollout.
@@ -239,7 +315,7 @@ class OnPolicyAgent(Learner):
             np.arange(self.rollout.steps),
             raw.cpu().numpy(),
             self.settings.ends_at == "next",
-            index.greatest(raw, WINDOWS),
+            index.greatest(raw, SHOWN_WINDOWS),
         )
 
     def scored(self) -> Scored | None:
@@ -265,12 +341,3 @@ class OnPolicyAgent(Learner):
     def evidence(self) -> dict[str, Any]:
         """The rollout."""
         return {"rollout": self.rollout.arrays()}
-
-
-def _paid(rewards: Tensor) -> bool:
-    """Whether the task paid something in a rollout of any process.
-
-    Where it did not, its costs are all that it told. They count as they are beside the bonus: in a
-    unit of their own they would outweigh any novelty, and the policy's noise would go.
-    """
-    return float(processes.mean((rewards > 0).any().double())) > 0

@@ -8,16 +8,17 @@ import torch
 from tests.parts import actions, reader
 
 from mimex import RND, BonusScale, MIMEx, NoBonus
-from mimex.agents.drqv2 import DrQv2, DrQv2Settings
+from mimex.agents.drqv2 import DrQv2, DrQv2Agent, DrQv2Settings
+from mimex.agents.off_policy import Means, OffPolicySettings
 from mimex.bonus.base import ConstantBonus
 from mimex.bonus.scale import WARMUP
 from mimex.data.replay import ReplayBuffer
 from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
+from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty, read_records
-from mimex.train.off_policy import Means, OffPolicyAgent, OffPolicySettings
+from mimex.train.runner import Training
 from mimex.types import Window
 
 REPEAT = 100  # frames a step, of an episode's 1,000: it has ten steps
@@ -40,7 +41,7 @@ def training(bonus=None, *, envs=1, folder=None, loop=None, scale=None, **agent)
         window=0 if isinstance(bonus, NoBonus) else bonus.length,
         folder=folder,
     )
-    agent = OffPolicyAgent(
+    agent = DrQv2Agent(
         DrQv2(reader(5), actions(1), settings, seed=1),
         bonus,
         scale or BonusScale(0.5, normalize=False),

@@ -5,23 +5,40 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from mimex.agents.drqv2 import DrQv2
+from mimex.agents.actions import ActionWriter
+from mimex.agents.encoders import ObservationReader
+from mimex.agents.factory import make_bonus, make_scale, make_view, seed_for
+from mimex.agents.learner import Learner, WindowSettings
+from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward, NoBonus, require_no_episode
 from mimex.bonus.scale import BonusScale
-from mimex.contracts import Scored, Step, final_observations
+from mimex.contracts import (
+    SHOWN_WINDOWS,
+    Policy,
+    Scored,
+    Stateful,
+    Step,
+    episode_steps,
+    final_observations,
+    frames_per_step,
+)
 from mimex.data.replay import ReplayBuffer
+from mimex.data.replay_settings import ReplaySettings
 from mimex.data.transitions import Transitions
 from mimex.nn.parallel import in_order, pieces
-from mimex.train.films import WINDOWS
-from mimex.train.learner import Learner, WindowSettings
+from mimex.track.clock import Clock
 from mimex.types import Metrics, Window
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
 
 _log = logging.getLogger(__name__)
 
@@ -74,11 +91,61 @@ class Means:
         self._sums, self._count = dict(state["sums"]), int(state["count"])
 
 
+class Encoded(NamedTuple):
+    """The encoder's outputs for a batch, before the update."""
+
+    pieces: list[Tensor]  # (b, F) of observations, with their graph
+    windows: Tensor | None  # (B, L, D) the bonus's features of the windows
+
+
+class OffPolicyAlgorithm(Policy, Stateful, Protocol):
+    """What learns from transitions that a replay buffer samples.
+
+    Attributes:
+        reader: Reads observations.
+        actions: Converts actions for the environments.
+        generator: Draws actions.
+        settings: With ``batch``, ``n_step``, ``discount``, ``seed_steps`` and ``update_every``.
+        device: Of its networks.
+        pixels: Whether observations have images.
+        shape: Shape of an observation as ``read`` returns it.
+        feature_dim: Features that the bonus sees.
+        discrete_features: Whether these are one-hot codes of discrete observations.
+    """
+
+    reader: ObservationReader
+    actions: ActionWriter
+    generator: Generator
+    settings: Any
+    device: torch.device
+    pixels: bool
+    shape: tuple[int, ...]
+    feature_dim: int
+    discrete_features: bool
+
+    def read(self, observation: Any) -> Tensor:
+        """A batch of the environments' observations as one tensor ``(B, *shape)``."""
+
+    def act(self, observations: Tensor, step: int) -> Tensor:
+        """Samples actions ``(B, A)`` at an agent step."""
+
+    def features(self, observations: Tensor) -> Tensor:
+        """The bonus's features of observations, ``(B, feature_dim)``."""
+
+    def encode(self, batch: Transitions) -> Encoded:
+        """Encodes a batch's observations and its windows."""
+
+    def update(
+        self, batch: Transitions, step: int, *, rewards: Tensor | None, encoded: Encoded | None
+    ) -> Metrics:
+        """One update at an agent step, with rewards in place of the batch's own."""
+
+
 class OffPolicyAgent(Learner):
-    """DrQ-v2 with its replay buffer and its bonus, as the loop drives it.
+    """An off-policy algorithm with its replay buffer and its bonus.
 
     Args:
-        algorithm: DrQ-v2.
+        algorithm: The algorithm.
         bonus: What scores windows.
         scale: How much it is paid.
         replay: The buffer.
@@ -87,11 +154,16 @@ class OffPolicyAgent(Learner):
         shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
-    algorithm: DrQv2
+    sections: ClassVar[Mapping[str, type[Any]]] = {
+        "replay": ReplaySettings,
+        "off_policy": OffPolicySettings,
+    }
+    algorithm: OffPolicyAlgorithm
+    recent_episodes = 10  # as many as DrQ-v2 evaluates
 
     def __init__(
         self,
-        algorithm: DrQv2,
+        algorithm: OffPolicyAlgorithm,
         bonus: IntrinsicReward,
         scale: BonusScale,
         replay: ReplayBuffer,
@@ -106,11 +178,50 @@ class OffPolicyAgent(Learner):
         self.collected = 0  # transitions that were ever added to the buffer
         self.means = Means()
         self._actions: Tensor | None = None  # (N, A) of the step that is being made
-        self._score_every = PICTURES_EVERY if algorithm.pixels else 1
+        self.score_every = PICTURES_EVERY if algorithm.pixels else 1
         self._round = 0  # steps of all environments so far
         self._rounds: list[int] = []  # since the last scores, those that are to be scored
         self._numbers: list[list[int]] = []  # of their observations, one for each environment
         self._since = 0  # the first round since the last scores
+
+    @classmethod
+    def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
+        """The agent with an empty replay buffer and a new bonus."""
+        algorithm: OffPolicyAlgorithm = cls.make_algorithm(config, env)
+        view = make_view(config, env, algorithm.reader, algorithm.feature_dim)
+        bonus = make_bonus(
+            config,
+            algorithm.feature_dim if view is None else len(view),
+            algorithm.actions.size,
+            discrete_obs=algorithm.discrete_features,
+        )
+        return cls(
+            algorithm,
+            bonus,
+            make_scale(config, algorithm.settings.discount),
+            make_replay(config, env, algorithm, bonus),
+            config.off_policy,
+            view=view,
+            save_replay=config.replay.save,
+            frames_per_step=frames_per_step(env),
+            seed=seed_for(config, "minibatches"),
+            clock=clock,
+        )
+
+    @classmethod
+    def check(cls, config: TrainConfig) -> None:
+        """Refuses bonuses that need whole episodes, and several processes."""
+        if hasattr(bonus_class(config.bonus), "follow"):
+            raise ValueError(
+                f"--bonus is {config.bonus!r}, but it needs its episode's whole past, which "
+                f"transitions sampled from {config.agent}'s replay buffer do not have: choose "
+                "another bonus"
+            )
+        if config.processes > 1:
+            raise ValueError(
+                f"--processes is {config.processes}, but --agent {config.agent} has one replay "
+                "buffer, in one process: use --processes 1 with --threads, or --agent ppo"
+            )
 
     def begin(self, observation: Any) -> None:
         """Keeps the first observations of episodes; steps before them are not scored any more."""
@@ -129,7 +240,7 @@ class OffPolicyAgent(Learner):
         with self.clock("acting"):
             seen = self.algorithm.read(observation)
             self._actions = self.algorithm.act(seen, step // self.frames_per_step)
-            if self._round % self._score_every == 0:
+            if self._round % self.score_every == 0:
                 self._rounds.append(self._round)
                 self._numbers.append([added - 1 for added in self.replay.added])
             return self.algorithm.actions(self._actions)
@@ -232,7 +343,7 @@ class OffPolicyAgent(Learner):
         window = Window(self.seen(features), found.valid, found.actions)
         scores = self.bonus.reward(window)
         full = window.valid.all(dim=1)
-        most = scores.masked_fill(~full, -torch.inf).topk(min(WINDOWS, len(scores))).indices
+        most = scores.masked_fill(~full, -torch.inf).topk(min(SHOWN_WINDOWS, len(scores))).indices
         return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window[most])
 
     def save(self) -> None:
@@ -272,3 +383,36 @@ class OffPolicyAgent(Learner):
     def continues_episodes(self) -> bool:  # type: ignore[override] # not always, here
         """Whether episodes that ran when the state was saved can go on."""
         return len(self.replay) > 0
+
+
+def make_replay(
+    config: TrainConfig,
+    env: VectorEnv[Any, Any, Any],
+    algorithm: OffPolicyAlgorithm,
+    bonus: IntrinsicReward,
+) -> ReplayBuffer:
+    """An empty buffer, no larger than the run can fill."""
+    stack = getattr(env.unwrapped, "stack", 1) if algorithm.pixels else 1
+    frame = (algorithm.shape[0] // stack, *algorithm.shape[1:])
+    steps = config.steps // frames_per_step(env)
+    # An episode has one observation more than steps.
+    shortest = min(config.family.shortest_episode, episode_steps(env))
+    needed = steps + steps // shortest + 100 * config.envs
+    window = 0 if isinstance(bonus, NoBonus) else bonus.length
+    return ReplayBuffer(
+        min(config.replay.capacity, needed),
+        frame,
+        algorithm.actions.size,
+        pixels=algorithm.pixels,
+        num_envs=config.envs,
+        stack=stack,
+        n_step=algorithm.settings.n_step,
+        discount=algorithm.settings.discount,
+        window=window,
+        ends_at=config.off_policy.ends_at,
+        stride=config.off_policy.stride,
+        run=config.replay.run,
+        folder=config.folder / "replay",
+        memory_mapped=config.replay.memory_mapped,
+        device=algorithm.device,
+    )

@@ -11,15 +11,14 @@ from tests.parts import actions, reader
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, NoBonus, Rewards
 from mimex.agents.encoders import VectorEncoder
-from mimex.agents.ppo import PPO
-from mimex.agents.ppo_settings import PPOSettings
-from mimex.agents.returns import make_batch
+from mimex.agents.on_policy import LoopSettings
+from mimex.agents.ppo import PPO, PPOAgent, PPOSettings
 from mimex.contracts import Step
 from mimex.data.rollout import Rollout
+from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.loop import Clock, Training
 from mimex.train.novelty import Novelty
-from mimex.train.on_policy import LoopSettings, OnPolicyAgent
+from mimex.train.runner import Training
 
 ENVS, STEPS, HORIZON = 4, 8, 10_000
 
@@ -31,8 +30,9 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5, scale=None):
     )
     settings = ppo or PPOSettings(epochs=2, minibatches=2, normalise_observations=True)
     loop = loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16)
-    agent = OnPolicyAgent(
-        PPO(VectorEncoder(reader(27)), actions(9), settings, seed=1),
+    encoder = VectorEncoder(reader(27), normalize=settings.normalise_observations)
+    agent = PPOAgent(
+        PPO(encoder, actions(9), settings, seed=1),
         bonus or NoBonus(),
         scale or BonusScale(0.5, normalize=False),
         loop,
@@ -125,7 +125,7 @@ def test_the_bonus_reaches_the_advantages_as_computed_by_hand():
     found = []
     for bonus in (raw, perturbed):
         rewards = scale.combine(rollout.rewards, bonus)
-        batch = make_batch(agent, rollout, rewards, 0.5)
+        batch = agent.batch(rollout, rewards, 0.5)
         expected = advantages_by_hand(agent, rollout, rollout.rewards + 0.5 * bonus)
         np.testing.assert_allclose(batch.advantages.view(3, 2), expected, atol=1e-5)
         found.append(batch.advantages.view(3, 2))
@@ -143,7 +143,7 @@ def test_the_bonus_changes_what_the_policy_learns():
         bonus = torch.rand(3, 2)
         bonus[1, 0] += more
         rewards = Rewards(rollout.rewards + bonus, rollout.rewards, bonus)
-        agent.update(make_batch(agent, rollout, rewards, 1.0))
+        agent.update(agent.batch(rollout, rewards, 1.0))
         results.append(torch.cat([p.detach().flatten() for p in agent.actor.parameters()]))
     assert not torch.equal(*results)
 
@@ -152,7 +152,7 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     agent, rollout = two_number_agent(two_heads=True, intrinsic_discount=0.5), small_rollout()
     bonus = torch.rand(3, 2)
     rewards = Rewards(rollout.rewards + 0.5 * bonus, rollout.rewards, 0.5 * bonus)
-    batch = make_batch(agent, rollout, rewards, beta=0.5)
+    batch = agent.batch(rollout, rewards, beta=0.5)
     values = agent.values({"vector": rollout.observations["vector"].flatten(0, 1)})
     values = values.view(4, 2, 2)
     carried = torch.zeros(2)
@@ -168,7 +168,7 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     survival = torch.full((3, 2), 2.0)
     more = Rewards(rewards.total + survival, rewards.extrinsic, rewards.intrinsic + survival)
     more.survival = survival
-    surviving = make_batch(agent, rollout, more, beta=0.5).advantages.view(3, 2, 2)
+    surviving = agent.batch(rollout, more, beta=0.5).advantages.view(3, 2, 2)
     extrinsic = advantages_by_hand(agent, rollout, rollout.rewards + survival)
     np.testing.assert_allclose(surviving[..., 0], extrinsic, atol=1e-5)
     torch.testing.assert_close(surviving[..., 1], batch.advantages.view(3, 2, 2)[..., 1])
@@ -207,7 +207,7 @@ def test_a_rollout_holds_what_the_environment_said():
     rollout = run.agent.rollout
     run.env.unwrapped.set_state(state)
     finals = []
-    normaliser = run.agent.algorithm.encoder.normaliser
+    normaliser = run.agent.algorithm.encoder.normalizer
     torch.testing.assert_close(rollout.features[0], normaliser(torch.from_numpy(first)))
     for t in range(STEPS):
         observation, reward, terminated, truncated, info = run.env.step(rollout.actions[t].numpy())
@@ -231,7 +231,7 @@ def test_the_warm_up_gives_statistics_and_begins_anew():
     assert run.step == ENVS * STEPS
     assert torch.equal(weights(run), before)
     assert run.observers["episodes"].metrics() == {}
-    seen = run.agent.algorithm.encoder.normaliser.state_dict()
+    seen = run.agent.algorithm.encoder.normalizer.state_dict()
     torch.testing.assert_close(seen["mean"], seen["seen"]["mean"].float())
 
 
@@ -416,7 +416,7 @@ def test_windows_reach_back_to_observations_as_they_are_encoded_now():
     collect(run)
     run.agent.build_windows()
     before = run.agent.rollout.observations["vector"][-5:-1].clone()
-    run.agent.algorithm.encoder.normaliser.sync()
+    run.agent.algorithm.encoder.normalizer.sync()
     collect(run)
     window = run.agent.build_windows()[torch.arange(ENVS)]  # of the first step
     assert bool(window.valid.all())

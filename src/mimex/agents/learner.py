@@ -1,19 +1,25 @@
-"""What learning from rollouts and from a replay buffer have in common."""
+"""The base of all agents: an algorithm with its bonus, its settings and its presets."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from gymnasium.vector import VectorEnv
 from torch import Generator, Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
+from mimex.contracts import Scored, Step
 from mimex.data.windows import EndsAt
 from mimex.nn.generators import load_generator
-from mimex.train.loop import Clock
-from mimex.types import Window
+from mimex.track.clock import Clock
+from mimex.types import Array, Metrics, Window
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -39,22 +45,38 @@ class WindowSettings:
             )
 
 
-class Learner:
-    """An algorithm with its bonus, as ``contracts.Agent`` asks; what it learns from is added.
+class Learner(ABC):
+    """An algorithm with its bonus, which implements most of ``contracts.Agent``.
+
+    An agent of your own derives from ``OnPolicyAgent`` or ``OffPolicyAgent``, which collect data
+    and train the bonus, and provides ``sections``, ``small`` and ``make_algorithm``.
+
+    Attributes:
+        sections: The agent's settings, by the name of their section on the command line.
+        shown: The settings of each section that ``mimex train --help`` shows.
+        recent_episodes: Training episodes that the metrics average over.
+        score_every: Steps from one that is scored for the novelty map to the next.
+        stagger: The generator for the first episodes' random ages; None to start all at 0.
 
     Args:
-        algorithm: What acts and learns.
-        bonus: What scores windows.
-        scale: How much it is paid.
+        algorithm: The algorithm, which selects actions and learns.
+        bonus: The exploration bonus.
+        scale: The weight and normalization of the bonus.
         view: Indices of the features that the bonus sees; None for all.
         frames_per_step: Frames that a step counts as.
-        seed: Of what is drawn to learn from.
-        clock: Where time is counted.
+        seed: Seed of the draws of training data.
+        clock: Measures where time goes.
     """
+
+    sections: ClassVar[Mapping[str, type[Any]]] = {}
+    shown: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     warming_up = False
     resting = True
     continues_episodes = True
+    recent_episodes = 100
+    score_every = 1
+    stagger: Generator | None = None
 
     def __init__(
         self,
@@ -74,11 +96,58 @@ class Learner:
         self.updates = 0
         self.probe: Window | None = None
 
+    @classmethod
+    @abstractmethod
+    def small(cls, *, pixels: bool) -> dict[str, Any]:
+        """Changed defaults of a run for small tasks, such as those of ``gym/``.
+
+        Args:
+            pixels: Whether the observations are images.
+
+        Returns:
+            Settings by name. For a section, a mapping changes some of its settings and an object
+            replaces it.
+        """
+
+    @classmethod
+    @abstractmethod
+    def make_algorithm(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> Any:
+        """The algorithm with new weights, as ``mimex eval`` needs it."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
+        """The agent with its data and its bonus, ready to train."""
+
+    @classmethod  # noqa: B027 (nothing is refused by default)
+    def check(cls, config: TrainConfig) -> None:
+        """Raises an error that names the first setting that the agent does not support."""
+
+    @classmethod
+    def annealed(cls, config: TrainConfig) -> str | None:
+        """The setting by which the learning rate reaches 0 at the horizon; None if it does not."""
+        return None
+
     def seen(self, features: Tensor) -> Tensor:
         """Those of the features ``(..., D)`` that the bonus sees."""
         return features if self.view is None else features[..., self.view]
 
-    def save(self) -> None:
+    @abstractmethod
+    def begin(self, observation: Any) -> None: ...
+
+    @abstractmethod
+    def act(self, observation: Any, step: int) -> Array: ...
+
+    @abstractmethod
+    def observe(self, step: Step) -> None: ...
+
+    @abstractmethod
+    def update(self, step: int, *, last: bool) -> Metrics | None: ...
+
+    @abstractmethod
+    def scored(self) -> Scored | None: ...
+
+    def save(self) -> None:  # noqa: B027 (most have nothing to save)
         """Writes what a checkpoint counts on but does not hold: nothing."""
 
     def evidence(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import torch
 from mimex.cli import main
 from mimex.commands.build import make_training
 from mimex.config import parse
-from mimex.train.view import view_indices
+from mimex.data.view import view_indices
 
 GROUPS = {"joints": (0, 9), "velocities": (9, 18), "object": (24, 27)}
 

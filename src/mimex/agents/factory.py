@@ -1,0 +1,91 @@
+"""What agents of all kinds are built from: seeds, the bonus with its scale, and its view."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from mimex.agents.encoders import ObservationReader
+from mimex.bonus import bonus_class
+from mimex.bonus.base import IntrinsicReward
+from mimex.bonus.prediction import MaskedPrediction
+from mimex.bonus.scale import BonusScale
+from mimex.data.view import view_indices
+
+if TYPE_CHECKING:
+    from mimex.config import TrainConfig
+
+_PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evaluation", "restarts")
+
+
+def seed_for(config: TrainConfig, purpose: str, *more: int) -> int:
+    """A seed for one purpose, independent of those for the others.
+
+    Args:
+        config: Has the run's.
+        purpose: One of a few words.
+        more: Numbers that give yet another one, unless all are 0.
+    """
+    key = (_PURPOSES.index(purpose), *(more if any(more) else ()))
+    return int(np.random.SeedSequence(config.seed, spawn_key=key).generate_state(1)[0])
+
+
+def make_bonus(
+    config: TrainConfig,
+    feature_dim: int,
+    action_dim: int,
+    *,
+    discrete_obs: bool = False,
+    discrete: bool = False,
+) -> IntrinsicReward:
+    """The bonus that the settings name.
+
+    Args:
+        config: The settings.
+        feature_dim: Features of a step.
+        action_dim: Numbers of an action.
+        discrete_obs: Features are one-hot codes of discrete observations.
+        discrete: Actions are one-hot codes, each of one discrete action.
+    """
+    kind = bonus_class(config.bonus)
+    if not hasattr(config, config.bonus):  # it has no settings, and looks at nothing
+        plain: IntrinsicReward = kind()
+        return plain
+    chosen = vars(getattr(config, config.bonus))
+    given: dict[str, Any] = {"seed": seed_for(config, "bonus"), "device": config.device_name}
+    parameters = signature(kind).parameters
+    if "action_dim" in parameters and chosen.get("actions", True):
+        given["action_dim"] = action_dim
+    kinds = {"discrete_obs": discrete_obs, "discrete": discrete}
+    given |= {name: value for name, value in kinds.items() if name in parameters}
+    bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
+    if isinstance(bonus, MaskedPrediction) and bonus.encoder is not None:
+        bonus.feature_dim = 0  # its encoder decides: the first window builds the networks
+    return bonus
+
+
+def make_view(
+    config: TrainConfig, env: VectorEnv[Any, Any, Any], reader: ObservationReader, feature_dim: int
+) -> Tensor | None:
+    """Indices of the features that the bonus sees; None for all."""
+    if config.bonus_view and (reader.image is not None or reader.vector != feature_dim):
+        raise ValueError(
+            f"--bonus-view is {' '.join(config.bonus_view)}, but the bonus sees an encoder's "
+            f"{feature_dim} features here, which have no names: leave it out, or observe a vector"
+        )
+    groups = getattr(env.unwrapped, "observation_groups", None) or reader.groups
+    return view_indices(config.bonus_view, groups, feature_dim)
+
+
+def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:
+    """The size of the bonus over the run, whose schedule counts steps of so many frames."""
+    horizon = (config.horizon or config.steps) // frames
+    return BonusScale(
+        discount=discount,
+        over_steps=None if config.scale.schedule == "constant" else max(horizon, 1),
+        **vars(config.scale),
+    )

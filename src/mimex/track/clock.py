@@ -1,0 +1,35 @@
+"""Where the time of training goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mimex.types import Metrics
+
+
+class Clock:
+    """Adds up the seconds of named parts between two readings."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, float] = {}
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Counts the block's time to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._parts[part] = self._parts.get(part, 0.0) + time.perf_counter() - start
+
+    def read(self, steps: int) -> Metrics:
+        """Seconds of each part and environment steps per second since the last reading."""
+        now = time.perf_counter()
+        metrics = {f"time/{part}": seconds for part, seconds in self._parts.items()}
+        metrics["time/steps_per_second"] = steps / (now - self._start)
+        self._parts.clear()
+        self._start = now
+        return metrics

@@ -1,0 +1,441 @@
+"""The training loop: act, step, observe, update, evaluate, log, save.
+
+``Training`` makes steps and owns the one counter of steps. ``Runner`` does what happens between two
+rows of metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Generator
+
+from mimex.agents.errors import NotFiniteError
+from mimex.contracts import (
+    Agent,
+    Observer,
+    SavesState,
+    Step,
+    episode_steps,
+    frames_per_step,
+    moved,
+)
+from mimex.files import sync
+from mimex.nn import processes
+from mimex.track.clock import Clock
+from mimex.track.display import Display
+from mimex.track.sinks import Logger
+from mimex.train import checkpoint
+from mimex.train.checkpoint import Checkpoints
+from mimex.train.episodes import Episodes
+from mimex.train.evaluate import Evaluation, evaluate
+from mimex.train.folder import RunFolder
+from mimex.train.health import health_after
+from mimex.train.ranks import gathered
+from mimex.train.restarts import Restarts
+from mimex.train.signals import StopRequest
+from mimex.types import Metrics
+
+UNFINISHED = "unfinished"
+"""In a checkpoint, a list with the metrics of the row whose evaluation was interrupted. The resumed
+run evaluates it first."""
+
+ROWS = "rows"
+"""In a checkpoint, the number of rows of metrics so far."""
+
+RECORD, SAVE, GO_ON, END = "record", "save", "go on", "end"
+"""Messages of the first process to the others: write records, save, train to the next row, end."""
+
+
+class FailedUpdateError(RuntimeError):
+    """An update failed on numbers that are not finite."""
+
+
+class StoppedError(Exception):
+    """An evaluation was interrupted because the run was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a run evaluates, saves and ends, in frames.
+
+    Attributes:
+        steps: Length of the run.
+        eval_every: From one evaluation to the next.
+        checkpoint_every: From one checkpoint to the next.
+        futility: Share of the run after which it ends if it has received no positive reward.
+    """
+
+    steps: int
+    eval_every: int
+    checkpoint_every: int
+    futility: float = 1.0
+
+
+class Training:
+    """A run: environments, an agent, and who looks on.
+
+    Attributes:
+        step: Frames so far, over all environments of all processes: environment steps, where a
+            step is one frame.
+        observation: What the agent acts on next; None before the run has begun.
+
+    Args:
+        env: Environments that reset in the same step.
+        agent: What acts and learns.
+        observers: By the names under which a checkpoint holds them.
+        seed: Of the environments.
+        restarts: Begins some episodes at archived states; None where all start normally.
+        stagger: From which the ages of the first episodes are drawn, so that environments do not
+            all end at once; None where all begin at their beginning.
+        clock: Where time is counted.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        agent: Agent,
+        observers: Mapping[str, Observer],
+        *,
+        seed: int,
+        restarts: Restarts | None = None,
+        stagger: Generator | None = None,
+        clock: Clock,
+    ) -> None:
+        self.env, self.agent, self.observers = env, agent, dict(observers)
+        self.restarts = restarts
+        self.seed, self.stagger, self.clock = seed, stagger, clock
+        self.observation: Any = None
+        self.step = 0
+        self._frames = frames_per_step(env) * env.num_envs * processes.size()
+
+    def rows(
+        self,
+        total: int,
+        stop: object = False,
+        progress: Callable[[int], None] = lambda step: None,
+    ) -> Iterator[Metrics]:
+        """Trains until all frames are made, and gives row after row of metrics.
+
+        Between two rows the caller may evaluate, save, or stop.
+
+        Args:
+            total: Frames in all.
+            stop: Once it is true, training ends where the agent may rest; what was begun of a row
+                is reported by the run that continues. Asked for only there.
+            progress: Is told the frames made so far, often.
+        """
+        if self.observation is None:
+            self._begin(self.seed)
+        reported = self.step
+        while self.step < total or not self.agent.resting:
+            if self.agent.resting and stop:
+                return
+            metrics = self.advance(total)
+            progress(self.step)
+            if metrics is not None:
+                yield metrics | self.clock.read(self.step - reported)
+                reported = self.step
+
+    def advance(self, total: int) -> Metrics | None:
+        """One step of every environment, and what is learned after it; metrics where they are due.
+
+        Args:
+            total: Frames in all, at which there is a last row.
+        """
+        agent, warming_up, observation = self.agent, self.agent.warming_up, self.observation
+        actions = agent.act(observation, self.step)
+        with self.clock("simulation"):
+            made = Step(observation, actions, *moved(self.env, actions))
+            if self.restarts is not None:
+                made = self.restarts.step(made)
+        agent.observe(made)
+        for observer in self.observers.values():
+            observer.step(made)
+        self.observation = made.next_observation
+        self.step += self._frames
+        metrics = agent.update(self.step, last=self.step >= total)
+        if warming_up and not agent.warming_up:
+            self._begin(None)
+        if metrics is None:
+            return None
+        with self.clock("observing"):
+            for observer in self.observers.values():
+                metrics |= observer.metrics(agent)
+        return metrics if self.restarts is None else metrics | self.restarts.metrics()
+
+    def _begin(self, seed: int | None, *, resumed: bool = False) -> None:
+        """Begins new episodes in all environments."""
+        self.observation, _ = self.env.reset(seed=seed)
+        if not self.agent.warming_up:
+            self._set_ages()
+        self.agent.begin(self.observation)
+        if self.restarts is not None:
+            self.restarts.begin()
+        for observer in self.observers.values():
+            if resumed:
+                observer.interrupt(self.observation)
+            else:
+                observer.begin(self.observation)
+
+    def _set_ages(self) -> None:
+        simulation: Any = self.env.unwrapped
+        if self.stagger is None or not isinstance(simulation, SavesState):
+            return
+        state = simulation.get_state()
+        if "steps" in state:
+            ages = torch.randint(
+                episode_steps(self.env), state["steps"].shape, generator=self.stagger
+            )
+            simulation.set_state(state | {"steps": ages.numpy()})
+
+    def record(self, run: Path | None) -> None:
+        """Lets the observers write what is too large for a row into the run folder, if any."""
+        for observer in self.observers.values():
+            observer.record(run, self.step, self.agent)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``load_state_dict`` needs to continue exactly here.
+
+        Where the environments cannot save their state, new episodes begin then.
+        """
+        simulation: Any = self.env.unwrapped
+        saves = isinstance(simulation, SavesState)
+        return {
+            "step": self.step,
+            **self.without_environments(),
+            "environment": simulation.get_state() if saves else None,
+            "observation": self.observation if saves else None,
+        }
+
+    def without_environments(self) -> dict[str, Any]:
+        """The state of agent and observers, also before the run has begun."""
+        return {
+            "agent": self.agent.state_dict(),
+            "restarts": None if self.restarts is None else self.restarts.state_dict(),
+            "observers": {name: each.state_dict() for name, each in self.observers.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Continues from a state that ``state_dict`` gave.
+
+        Returns:
+            Whether episodes that ran then go on; otherwise new ones have begun.
+        """
+        self.step = int(state["step"])
+        self.agent.load_state_dict(state["agent"])
+        for name, observer in self.observers.items():
+            observer.load_state_dict(state["observers"][name])
+        if self.restarts is not None:
+            self.restarts.load_state_dict(state["restarts"])
+        simulation = self.env.unwrapped
+        if state["environment"] is not None and isinstance(simulation, SavesState):
+            simulation.set_state(state["environment"])
+            self.observation = state["observation"]
+            if self.agent.continues_episodes:
+                return True
+            self._begin(None, resumed=True)
+        else:
+            # Another seed than at the start, or the first episodes would be played again.
+            self._begin(self.seed + self.step, resumed=True)
+        return False
+
+
+class Worker:
+    """A run in one process: trains row by row, and saves what an update failed on.
+
+    Args:
+        training: Environments, agent and observers of this process.
+        schedule: When to evaluate, save and end.
+        folder: The run folder.
+        stop: Whether the run was asked to stop.
+    """
+
+    def __init__(
+        self, training: Training, schedule: Schedule, folder: Path, stop: StopRequest
+    ) -> None:
+        self.training, self.schedule, self.stop = training, schedule, stop
+        self._path = folder
+
+    def rows(self, progress: Callable[[int], None] = lambda step: None) -> Iterator[Metrics]:
+        """Rows of metrics; if an update fails, its batch and the state are saved.
+
+        Args:
+            progress: Is called with the frames so far, after each step.
+        """
+        training = self.training
+        try:
+            yield from training.rows(self.schedule.steps, self.stop.agreed, progress)
+        except (NotFiniteError, ValueError) as error:
+            name = f"failed-{processes.rank()}" if processes.rank() else "failed"
+            path, number = self._path / f"{name}.safetensors", training.agent.updates + 1
+            evidence = {"update": number, "error": str(error), "state": training.state_dict()}
+            if isinstance(error, NotFiniteError):
+                evidence["minibatch"] = error.batch.arrays()
+            evidence |= training.agent.evidence()
+            checkpoint.save(path, evidence)
+            raise FailedUpdateError(
+                f"update {number}, after step {training.step:,}, failed: {error} The "
+                f"batch and the state are in {path}; checkpoints before it are intact."
+            ) from error
+
+    def follow(self, unfinished: Sequence[Metrics] = ()) -> None:
+        """Trains in step with the first process, until it ends the run.
+
+        Args:
+            unfinished: Rows of the checkpoint whose evaluation was interrupted.
+        """
+        for _ in chain(unfinished, self.rows()):
+            if not self._obey():
+                return
+        self._obey()
+
+    def _obey(self) -> bool:
+        """Does what the first process asks for after a row; returns whether the run goes on."""
+        while (message := processes.every(None)[0]) in (RECORD, SAVE):
+            if message == SAVE:
+                gathered(self.training.state_dict())
+            else:
+                self.training.record(None)
+        return bool(message == GO_ON)
+
+
+class Runner(Worker):
+    """A run in its first process, which also evaluates, logs and saves.
+
+    Args:
+        training: Environments, agent and observers of this process.
+        schedule: When to evaluate, save and end.
+        folder: The run folder.
+        stop: Whether the run was asked to stop.
+        checkpoints: Of the run.
+        logger: Receives the rows.
+        display: Shows the run in the terminal.
+        eval_env: Environments of evaluations: one episode in each.
+        eval_seed: Seed of their initial states.
+        unfinished: Rows of the checkpoint whose evaluation was interrupted.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        schedule: Schedule,
+        folder: RunFolder,
+        stop: StopRequest,
+        *,
+        checkpoints: Checkpoints,
+        logger: Logger,
+        display: Display,
+        eval_env: VectorEnv[Any, Any, Any],
+        eval_seed: int,
+        unfinished: Sequence[Metrics] = (),
+    ) -> None:
+        super().__init__(training, schedule, folder.path, stop)
+        self.folder, self.checkpoints, self.logger = folder, checkpoints, logger
+        self.display, self.eval_env, self.eval_seed = display, eval_env, eval_seed
+        self.unfinished = list(unfinished)
+        self.health = health_after(folder.metrics)
+        self._last_row = self._saved_at = training.step
+
+    def run(self) -> None:
+        """Trains to the end, until it is futile, or until the run is asked to stop."""
+        training, schedule = self.training, self.schedule
+        gave_up = self.futile and not self.unfinished  # in an earlier process
+        for metrics in chain(self.unfinished, () if gave_up else self.rows(self.display.advance)):
+            ends = training.step >= schedule.steps or self.futile
+            if self.futile:
+                metrics["train/gave_up"] = 1.0
+            score = None
+            if ends or metrics in self.unfinished or self._due(schedule.eval_every):
+                try:
+                    result = self.evaluate(reports_success="train/success" in metrics)
+                except StoppedError:
+                    self.save(unfinished=[metrics])
+                    break
+                metrics |= result.metrics()
+                score = result.score
+            self.log(metrics)
+            if ends or score is not None or self._due(schedule.checkpoint_every):
+                self.save(score)
+            self._last_row = training.step
+            if self.futile:
+                break
+            processes.every(GO_ON)
+        if self.stop and training.step > self._saved_at:
+            self.save()
+        processes.every(END)
+
+    @property
+    def futile(self) -> bool:
+        """Whether the run has received no reward for so long that it ends."""
+        episodes, schedule = self.training.observers["episodes"], self.schedule
+        assert isinstance(episodes, Episodes)
+        late = self.training.step >= schedule.futility * schedule.steps
+        return schedule.futility < 1 and late and not episodes.rewarded
+
+    def _due(self, every: int) -> bool:
+        """Whether a multiple of ``every`` lies between the last row and this one."""
+        return self.training.step // every > self._last_row // every
+
+    def evaluate(self, *, reports_success: bool) -> Evaluation:
+        """Plays the evaluation's episodes, and lets the observers write their records.
+
+        Args:
+            reports_success: Whether training episodes of the task report success.
+
+        Raises:
+            StoppedError: If the run is asked to stop meanwhile.
+        """
+        training, length = self.training, episode_steps(self.eval_env)
+
+        def progress(steps: int) -> None:
+            if self.stop:
+                raise StoppedError
+            self.display.advance(training.step, f"evaluating: step {steps} of {length}")
+
+        with training.clock("evaluating"):
+            result = evaluate(
+                self.eval_env,
+                training.agent.algorithm,
+                seed=self.eval_seed,
+                reports_success=reports_success,
+                progress=progress,
+            )
+            self.folder.require_same()
+            training.record(self.folder.path)
+            processes.every(RECORD)
+        return result
+
+    def log(self, metrics: Metrics) -> None:
+        """Reports a row to loggers and terminal, with warnings of the health checks."""
+        step = self.training.step
+        self.logger.log(step, metrics)
+        self.folder.rows += 1
+        self.display.update(step, metrics)
+        for warning in self.health.look(metrics):
+            self.display.note(f"step {step:,}: {warning}")
+
+    def save(self, score: float | None = None, unfinished: Sequence[Metrics] = ()) -> None:
+        """Writes a checkpoint.
+
+        Args:
+            score: Of the evaluation at this step, if there was one.
+            unfinished: The row whose evaluation was interrupted, if one was.
+        """
+        folder, training = self.folder, self.training
+        folder.require_same()
+        # What a checkpoint relies on is written before it.
+        sync(folder.metrics)
+        sync(folder.path)
+        training.agent.save()
+        processes.every(SAVE)
+        state = gathered(training.state_dict()) | {ROWS: folder.rows}
+        state |= {UNFINISHED: list(unfinished)} if unfinished else {}
+        self.checkpoints.save(training.step, state, best=score)
+        self._saved_at = training.step
