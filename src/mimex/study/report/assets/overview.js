@@ -53,7 +53,7 @@ function isBest(row, rows, column) {
 function drawOverview() {
   const shown = DATA.overview.filter((row) => !state.hidden.has(row.method));
   const columns = [
-    ["area", "over the whole run", isRate(DATA.score)],
+    ["area", "area under curve", isRate(DATA.score)],
     ["eval/return", "return", false],
     ["explore/coverage", "coverage", true],
     ["bonus/share", "bonus share", true],
