@@ -164,3 +164,24 @@ def test_names_that_differ_in_the_order_alone_stay_apart():
     columns = read_columns(text)
     assert columns["a"].tolist() == [2.5, 5.5]
     assert columns["b"].tolist() == [3.5, 4.5]
+
+
+def test_steps_that_repeat_or_go_back_are_left_out(tmp_path):
+    run = load_run(
+        write_run(tmp_path / "run", rows=((10, 0.1), (20, 0.2), (20, 0.9), (5, 0.8), (30, 0.3)))
+    )
+    steps, values = run.curve("eval/success")
+    assert steps.tolist() == [10, 20, 30]
+    assert values.tolist() == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("setting", [{"steps": 10**4000}, {"seed": "x"}, {"task": 3}])
+def test_settings_of_a_wrong_kind_are_named(tmp_path, setting):
+    if setting.get("steps"):
+        path = write_run(tmp_path / "run")
+        text = (path / "config.json").read_text().replace('"steps": 30', '"steps": ' + "9" * 4000)
+        (path / "config.json").write_text(text)
+    else:
+        path = write_run(tmp_path / "run", **setting)
+    with pytest.raises(ValueError, match=rf"config\.json .*{next(iter(setting))}"):
+        load_run(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,6 +16,9 @@ from mimex.envs.nearest import choose
 
 Settings = Mapping[str, Any]
 """Settings of `mimex train` by dotted name, such as ``{"mimex.mask_ratio": 0.7}``."""
+
+MAX_RUNS = 100_000
+"""Maximum number of runs in a study."""
 
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study sets for each run."""
@@ -145,6 +149,12 @@ class Plan:
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
+        total = seeds * math.prod(map(len, (tasks, *axes)))
+        if total > MAX_RUNS:
+            raise ValueError(
+                f"--seeds is {str(seeds)[:40]}, which makes more than {MAX_RUNS:,} runs: use fewer "
+                "seeds, tasks or choices"
+            )
         runs: dict[str, PlannedRun] = {}
         numbers = range(self.first_seed, self.first_seed + seeds)
         for seed, task, labels in product(numbers, tasks, product(*axes)):
@@ -170,6 +180,15 @@ class Plan:
         return last if len(same) == 1 else task
 
     def _require_not_reserved(self, settings: Settings) -> None:
+        for name, value in settings.items():
+            words = value if isinstance(value, list | tuple) else [value]
+            odd_name = not re.fullmatch(r"[\w.]+", name)
+            if odd_name or any(str(word).startswith("--") for word in words):
+                raise ValueError(
+                    f"the plan {self.name!r} sets {name} to {value!r}, which `mimex train` would "
+                    "read as another setting: names have letters, digits, _ and dots, and values "
+                    "do not begin with dashes."
+                )
         for name in RESERVED:
             if name in settings:
                 raise ValueError(

@@ -48,6 +48,8 @@ def read_plan(path: Path) -> Plan:
         return _plan(path.stem, tomllib.loads(path.read_bytes().decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply for a plan") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -16,6 +16,10 @@ from mimex.files import read_object, read_own
 Numbers = NDArray[np.float64]
 
 
+MAX_STEP = 2**63
+"""Larger numbers in a run folder are damage."""
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """The contents of a run folder.
@@ -57,7 +61,10 @@ class Run:
         """Returns the steps at which a metric was logged, and its values; both may be empty."""
         values = self.columns.get(metric, np.empty(0))
         logged = np.isfinite(values)
-        return self.columns["step"][: len(values)][logged], values[logged]
+        steps, values = self.columns["step"][: len(values)][logged], values[logged]
+        # A damaged file may repeat steps or go back; curves have increasing steps.
+        increasing = steps > np.append(-np.inf, np.maximum.accumulate(steps)[:-1])[: len(steps)]
+        return steps[increasing], values[increasing]
 
 
 def load_run(path: Path) -> Run:
@@ -68,10 +75,17 @@ def load_run(path: Path) -> Run:
             f"{path} has no config.json: expected a run folder written by `mimex train`."
         )
     metrics = path / "metrics.jsonl"
+    settings = read_object(config)
+    for name, kind in (("task", str), ("bonus", str), ("seed", int), ("steps", int)):
+        value = settings.get(name, kind())
+        if not isinstance(value, kind) or (isinstance(value, int) and abs(value) >= MAX_STEP):
+            raise ValueError(
+                f"{config} has {repr(value)[:40]} for {name}: restore it, or leave the run out."
+            )
     return Run(
         name=path.resolve().name,
         path=path,
-        config=read_object(config),
+        config=settings,
         about=read_object(about) if about.exists() else {},
         columns=read_columns(read_own(metrics) if metrics.exists() else b""),
     )
@@ -114,12 +128,15 @@ def read_row(line: bytes) -> dict[str, Any] | None:
     """Returns a row of metrics.jsonl, or None if the line is not one."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int | float) else None
+    step = row.get("step") if isinstance(row, dict) else None
+    return row if isinstance(step, int | float) and 0 <= step < MAX_STEP else None
 
 
 def _number(value: Any) -> float:
+    if isinstance(value, int) and abs(value) >= MAX_STEP:  # may be too large for a float
+        return np.nan
     return float(value) if isinstance(value, int | float) else np.nan
 
 
