@@ -198,7 +198,7 @@ def ours(config: TrainConfig) -> Learner:
     """`mimex train TASK --reward dense`: the cpu preset, the same for all tasks."""
     keep_memory()
     training = make_training(config)
-    rows = training.rows(sys.maxsize)
+    rows = training.train(sys.maxsize)
 
     def advance() -> int:
         before = training.step

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimex.nn.running import Normaliser, RunningMeanStd
+from mimex.nn.running import Normalizer, RunningMeanStd
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=6), min_size=1, max_size=5))
@@ -41,28 +41,28 @@ def test_state_round_trip_and_misfit():
 
 
 def test_statistics_stand_still_until_they_settle():
-    normaliser = Normaliser(1)
+    normalizer = Normalizer(1)
     data = torch.tensor([[1.0], [3.0]])
-    normaliser.watch(data)
-    assert torch.equal(normaliser(data), data)
-    normaliser.sync()
-    torch.testing.assert_close(normaliser(data), torch.tensor([[-1.0], [1.0]]))
+    normalizer.update_stats(data)
+    assert torch.equal(normalizer(data), data)
+    normalizer.sync()
+    torch.testing.assert_close(normalizer(data), torch.tensor([[-1.0], [1.0]]))
 
 
 def test_far_numbers_are_cut_off():
-    normaliser = Normaliser(1)
-    normaliser.watch(torch.tensor([[-1.0], [1.0]]))
-    normaliser.sync()
-    assert normaliser(torch.tensor([[100.0]])).item() == 5.0
+    normalizer = Normalizer(1)
+    normalizer.update_stats(torch.tensor([[-1.0], [1.0]]))
+    normalizer.sync()
+    assert normalizer(torch.tensor([[100.0]])).item() == 5.0
 
 
 def test_a_saved_normaliser_continues_exactly():
-    one, other = Normaliser(3), Normaliser(3)
-    one.watch(torch.randn(50, 3))
+    one, other = Normalizer(3), Normalizer(3)
+    one.update_stats(torch.randn(50, 3))
     one.sync()
-    one.watch(torch.randn(50, 3))  # seen, not settled
+    one.update_stats(torch.randn(50, 3))  # seen, not settled
     other.load_state_dict(one.state_dict())
-    for normaliser in (one, other):
-        normaliser.sync()
+    for normalizer in (one, other):
+        normalizer.sync()
     data = torch.randn(4, 3)
     assert torch.equal(one(data), other(data))

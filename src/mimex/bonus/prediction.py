@@ -167,7 +167,7 @@ class MaskedPrediction(Resumable):
         if self.statistics is not None:
             self.statistics.update_together(raw[window.valid.to(self.device)])
         self.steps += 1
-        paid = processes.joined(rewards)
+        paid = processes.all_gather(rewards)
         metrics = {
             "bonus/loss": float(loss),
             "bonus/mean": float(paid.mean()),

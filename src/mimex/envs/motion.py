@@ -104,7 +104,7 @@ class PointMaze(SmallGame):
         half = np.array(self.wall.shape) / 2
         return ((self.arrays["place"] - half) / (half - 1)).astype(np.float32)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return the cell, four to each of the maze's."""
         cells: Array = np.floor(2 * self.arrays["place"]).astype(np.int64)
         return cells
@@ -147,8 +147,8 @@ class FlagCar(SmallGame):
 
     def observe(self) -> NDArray[np.float32]:
         """Return position and velocity."""
-        return self.places().astype(np.float32)
+        return self.positions().astype(np.float32)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return position and velocity."""
         return np.stack([self.arrays["position"], self.arrays["velocity"]], axis=1)

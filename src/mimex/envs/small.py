@@ -45,7 +45,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         "render_modes": [],
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
-    place_kind = "state"
+    position_kind = "state"
     has_an_end = ends_when_solved = False
 
     def __init__(
@@ -82,7 +82,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         """Return what each player sees, (N, ...)."""
 
     @abstractmethod
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return where each game is, (N, d), for coverage."""
 
     def reset(
@@ -222,7 +222,7 @@ class DeepSea(SmallGame):
         row, column = self.arrays["steps"], self.arrays["column"]
         return np.where(row < self.size, row * self.size + column, self.size**2)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return row and column."""
         return np.stack([self.arrays["steps"], self.arrays["column"]], axis=1)
 
@@ -308,6 +308,6 @@ class OrderedButtons(SmallGame):
         """Return the cell, the lamp (none, A's or B's) and, if it is shown, the time."""
         return np.stack([self.arrays[name] for name in self._seen], axis=1)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return the cell."""
         return self.arrays["cell"][:, None].copy()
