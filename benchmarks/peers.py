@@ -162,10 +162,10 @@ def rsl_rl(config: TrainConfig) -> Learner:
     """
     from rsl_rl.runners import OnPolicyRunner
 
-    steps, hidden, normalise, epochs, entropy, rate, gamma, kl = ISAAC_LAB[config.task]
+    steps, hidden, normalize, epochs, entropy, rate, gamma, kl = ISAAC_LAB[config.task]
     network = {
         "class_name": "MLPModel", "hidden_dims": hidden, "activation": "elu",
-        "obs_normalization": normalise,
+        "obs_normalization": normalize,
     }  # fmt: skip
     noise = {"class_name": "GaussianDistribution", "init_std": 1.0}
     algorithm = {
@@ -198,7 +198,7 @@ def ours(config: TrainConfig) -> Learner:
     """`mimex train TASK --reward dense`: the cpu preset, the same for all tasks."""
     keep_memory()
     training = make_training(config)
-    rows = training.rows(sys.maxsize)
+    rows = training.train(sys.maxsize)
 
     def advance() -> int:
         before = training.step

@@ -28,8 +28,8 @@ import torch
 from torch import nn
 
 from benchmarks.machine import describe
-from mimex.agents.actions import ActionWriter
-from mimex.agents.encoders import ObservationReader, VectorEncoder
+from mimex.agents.actions import ActionAdapter
+from mimex.agents.encoders import ObsAdapter, VectorEncoder
 from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.bonus import BONUSES
@@ -49,7 +49,7 @@ class Measured:
 
     def __init__(self, config: TrainConfig) -> None:
         self.training = make_training(config)
-        self._rows = self.training.rows(sys.maxsize)
+        self._rows = self.training.train(sys.maxsize)
         next(self._rows)
         self.rows: list[dict[str, float]] = []
         self.steps = config.envs * config.loop.rollout_steps
@@ -117,7 +117,7 @@ def ours(settings: PPOSettings, steps: int) -> Callable[[], object]:
     """Return one update of our PPO on a rollout of random data."""
     seen = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
     done = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
-    agent = PPO(VectorEncoder(ObservationReader(seen)), ActionWriter(done), settings)
+    agent = PPO(VectorEncoder(ObsAdapter(seen)), ActionAdapter(done), settings)
     stored = {"vector": torch.randn(steps, OBSERVATION)}
     actions, log_probs, _ = agent.act(stored)
     values = agent.values(stored)

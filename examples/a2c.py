@@ -17,15 +17,15 @@ from gymnasium.vector import VectorEnv
 from torch import Generator, Tensor, nn
 
 from mimex.agents import AGENTS
-from mimex.agents.actions import ActionWriter, distribution_for
-from mimex.agents.encoders import Encoder, ObservationReader, make_encoder
+from mimex.agents.actions import ActionAdapter, distribution_for
+from mimex.agents.encoders import Encoder, ObsAdapter, make_encoder
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.factory import seed_for
 from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
-from mimex.agents.returns import Batch, gae, standardised
+from mimex.agents.returns import Batch, gae, normalize_advantages
 from mimex.bonus.scale import Rewards
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
-from mimex.data.rollout import Rollout, Stored
+from mimex.data.rollout import ObsDict, Rollout
 from mimex.nn import processes
 from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
@@ -55,7 +55,7 @@ class A2C:
     """Actor and critic with their optimizer."""
 
     def __init__(
-        self, encoder: Encoder, actions: ActionWriter, settings: A2CSettings, seed: int
+        self, encoder: Encoder, actions: ActionAdapter, settings: A2CSettings, seed: int
     ) -> None:
         self.encoder, self.actions, self.settings = encoder, actions, settings
         self.device = encoder.device
@@ -73,13 +73,13 @@ class A2C:
     def bonus_discount(self) -> float:
         return self.settings.discount
 
-    def _inputs(self, stored: Stored) -> Tensor:
-        return self.encoder.join(stored, self.encoder.embed(stored))
+    def _inputs(self, stored: ObsDict) -> Tensor:
+        return self.encoder.policy_input(stored, self.encoder.bonus_features(stored))
 
     @torch.no_grad()
-    def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        features, policy = self.encoder.embed(stored), self.distribution
-        outputs = self.actor(self.encoder.join(stored, features))
+    def act(self, stored: ObsDict, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        features, policy = self.encoder.bonus_features(stored), self.distribution
+        outputs = self.actor(self.encoder.policy_input(stored, features))
         actions = policy.mode(outputs) if deterministic else policy.sample(outputs, self.generator)
         return actions, policy.log_prob(outputs, actions), features
 
@@ -94,7 +94,7 @@ class A2C:
         inputs = self._inputs(batch.observations)
         outputs, values = self.actor(inputs), self.critic(inputs)
         log_probs = self.distribution.log_prob(outputs, batch.actions)
-        policy_loss = -(log_probs * standardised(batch.advantages[:, 0])).mean()
+        policy_loss = -(log_probs * normalize_advantages(batch.advantages[:, 0])).mean()
         value_loss = (values - batch.returns).square().mean()
         entropy = self.distribution.entropy(outputs).mean()
         loss = policy_loss + self.settings.value_coef * value_loss
@@ -164,11 +164,11 @@ class A2CAgent(OnPolicyAgent):
 
     @classmethod
     def make_algorithm(cls, config: Any, env: VectorEnv[Any, Any, Any]) -> A2C:
-        reader = ObservationReader(env.single_observation_space, config.device_name)
+        reader = ObsAdapter(env.single_observation_space, config.device_name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(config, "weights"))
             encoder = make_encoder(config.vision, reader, normalize=True, clip=5.0)
-            actions = ActionWriter(env.single_action_space)
+            actions = ActionAdapter(env.single_action_space)
             return A2C(encoder, actions, config.a2c, seed_for(config, "actions"))
 
 

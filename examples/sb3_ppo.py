@@ -37,7 +37,7 @@ def main(steps: int = 60_000, folder: str = "sb3_ppo_run") -> float:
     lengths = [episode["l"] for episode in model.ep_info_buffer]
     reached = sum(length < 200 for length in lengths) / len(lengths)
     print(f"{reached:.0%} of the last {len(lengths)} episodes reached the flag")
-    save(model, folder)  # the policy, the normaliser and the bonus
+    save(model, folder)  # the policy, the normalizer and the bonus
     load(PPO, folder, **environments(), device="cpu")  # ... and back, to go on
     return reached
 

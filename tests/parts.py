@@ -3,20 +3,20 @@
 import numpy as np
 from gymnasium import spaces
 
-from mimex.agents.actions import ActionWriter
-from mimex.agents.encoders import ObservationReader
+from mimex.agents.actions import ActionAdapter
+from mimex.agents.encoders import ObsAdapter
 
 
 def reader(*shape, device="cpu"):
     """Of vectors ``(size,)``, or of pictures ``(C, H, W)``."""
     if len(shape) == 1:
-        return ObservationReader(spaces.Box(-np.inf, np.inf, shape, np.float32), device)
-    return ObservationReader(spaces.Box(0, 255, shape, np.uint8), device)
+        return ObsAdapter(spaces.Box(-np.inf, np.inf, shape, np.float32), device)
+    return ObsAdapter(spaces.Box(0, 255, shape, np.uint8), device)
 
 
 def picture_and_numbers(size, numbers):
     """Of a square picture, and numbers of a robot beside it."""
-    return ObservationReader(
+    return ObsAdapter(
         spaces.Dict(
             {
                 "image": spaces.Box(0, 255, (3, size, size), np.uint8),
@@ -28,4 +28,4 @@ def picture_and_numbers(size, numbers):
 
 def actions(size):
     """Numbers from -1 to 1."""
-    return ActionWriter(spaces.Box(-1.0, 1.0, (size,), np.float32))
+    return ActionAdapter(spaces.Box(-1.0, 1.0, (size,), np.float32))

@@ -19,7 +19,7 @@ from benchmarks.drills import WARM
 from torch.distributed import TCPStore
 
 from mimex.nn import processes
-from mimex.nn.processes import Place
+from mimex.nn.processes import Rank
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([*WARM, "pytest", __name__])
@@ -102,9 +102,7 @@ def start_new(arguments):
 def together(function, size, *arguments):
     """What a function returns in each of the processes of a run, in their order."""
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
-    work = [
-        (function, Place(rank, size, rank, size), store.port, arguments) for rank in range(size)
-    ]
+    work = [(function, Rank(rank, size, rank, size), store.port, arguments) for rank in range(size)]
     with FORKS.Pool(size) as pool:
         return pool.starmap(_in_place, work, chunksize=1)
 
@@ -112,7 +110,7 @@ def together(function, size, *arguments):
 def _in_place(function, place, port, arguments):
     torch.set_num_threads(1)
     with processes.at(place):
-        processes.meet(TCPStore("127.0.0.1", port, place.size, is_master=False))
+        processes.init(TCPStore("127.0.0.1", port, place.size, is_master=False))
         return function(*arguments)
 
 

@@ -9,6 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
+from mimex.agents.ppo_settings import PPOSettings
+from mimex.train.loop import Clock, Training
+from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -29,12 +32,9 @@ from mimex import (
     check_bonus,
 )
 from mimex.agents import ppo as own
-from mimex.agents.actions import ActionWriter
-from mimex.agents.encoders import ObservationReader, VectorEncoder
-from mimex.agents.ppo_settings import PPOSettings
+from mimex.agents.actions import ActionAdapter
+from mimex.agents.encoders import ObsAdapter, VectorEncoder
 from mimex.interop.sb3 import BonusReplayBuffer, BonusRolloutBuffer, BonusVecEnv, ReplayBonus
-from mimex.train.loop import Clock, Training
-from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 
 RUNS = "the set-up runs"
 ASKED = "the bonus is asked for scores"
@@ -411,9 +411,9 @@ class Kept(BonusScale):
 def own_trainer(make_env, bonus):
     env = SyncVectorEnv([make_env] * 4, autoreset_mode=SAME_STEP)
     algorithm = own.PPO(
-        VectorEncoder(ObservationReader(env.single_observation_space, "cpu")),
-        ActionWriter(env.single_action_space),
-        PPOSettings(epochs=1, minibatches=2, normalise_observations=False),
+        VectorEncoder(ObsAdapter(env.single_observation_space, "cpu")),
+        ActionAdapter(env.single_action_space),
+        PPOSettings(epochs=1, minibatches=2, normalize_observations=False),
         seed=1,
     )
     scale, loop = Kept(), LoopSettings(rollout_steps=80, bonus_minibatch=64)

@@ -47,13 +47,13 @@ def test_the_paper_preset_has_the_published_numbers():
         entropy_coef=0.0,
         discount=0.99,
         gae_lambda=0.95,
-        normalise_values=False,
+        normalize_values=False,
         grad_norm=1.0,
-        separate_clips=False,
+        clip_per_network=False,
         hidden=(256, 128, 64),
         activation="selu",
         value_gain=1.0,
-        normalise_observations=False,
+        normalize_observations=False,
         observation_clip=5.0,
         initial_std=1.0,
         min_std=0.0,
@@ -67,7 +67,7 @@ def test_the_paper_preset_has_the_published_numbers():
     assert not paper.mimex.normalize
     assert not paper.mimex.actions
     rollout = paper.envs * paper.loop.rollout_steps
-    assert (paper.loop.bonus_passes, paper.loop.train_fraction) == (1, 1.0)
+    assert (paper.loop.bonus_epochs, paper.loop.train_fraction) == (1, 1.0)
     assert paper.loop.bonus_minibatch >= rollout, "one optimizer step of the bonus per rollout"
     assert paper.loop.ends_at == "observation"
     assert paper.mimex.size == AutoencoderSize(class_token=True)
@@ -151,7 +151,7 @@ def test_every_setting_of_the_command_line_is_explained(capsys):
     with pytest.raises(SystemExit):
         tyro.cli(TrainConfig, args=["--help"])
     text = capsys.readouterr().out
-    for words in ("--ppo.epochs", "Passes over each rollout", "--mimex.mask-ratio", "--scale.beta"):
+    for words in ("--ppo.epochs", "Epochs per rollout", "--mimex.mask-ratio", "--scale.beta"):
         assert words in text
 
 
@@ -258,7 +258,7 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
 def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(task, names):
     for agent, name in names.items():
         ours = preset(name, None, task, agent)
-        assert ours.mimex.normalize == (agent == "drqv2")  # PPO normalises what it sees itself
+        assert ours.mimex.normalize == (agent == "drqv2")  # PPO normalizes what it sees itself
         theirs = MIMEx(), RND(), PseudoCount(), Disagreement()
         mines = ours.mimex, ours.rnd, ours.pseudocount, ours.disagreement
         for mine, its in zip(mines, theirs, strict=True):
@@ -279,7 +279,7 @@ def test_drqv2_from_pictures_and_as_published_has_the_published_bonuses(name, ob
     assert (chosen.mimex.mask_type, chosen.mimex.mask_ratio) == ("time", 0.7)
 
 
-def test_a_suites_state_is_its_own_feature_normalised():
+def test_a_suites_state_is_its_own_feature_normalized():
     state = preset("cpu", task="dmc/cartpole_swingup")
     assert state.observation == "state"
     assert state.drqv2.features == "encoder"
@@ -319,7 +319,7 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["gym/CartPole-v1", "--preset", "small"], "'small', which has no ppo on gym/CartPole-v1"),
         (["FrankaReach", "--preset", "small"], "'small', which has no ppo on FrankaReach"),
         (["dmc/cartpole_swingup", "--agent=ppo", "--preset=small"], "no ppo on dmc/.*only drqv2"),
-        (["dmc/cartpole_swingup", "--preset=small", "--observation=state"], "made for pictures"),
+        (["dmc/cartpole_swingup", "--preset=small", "--observation=state"], "made for images"),
         (["gym/CartPol-v1"], "did you mean 'gym/CartPole-v1'"),
         (["CartPole-v1"], "did you mean 'gym/CartPole-v1'"),
         (["gym/CartPole-v1", "--reward", "dense"], "has a reward of its own"),

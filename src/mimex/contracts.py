@@ -1,8 +1,7 @@
-"""What the training loop asks of its parts: agents, environments and observers.
+"""Interfaces of the training loop: agents, environments and callbacks.
 
-The loop (``train/runner.py``) knows these and nothing else. An environment is a plain
-``gymnasium.vector.VectorEnv`` that resets in the same step; what more it can do is optional, and
-looked up here alone.
+The loop (``train/runner.py``) depends on these only. An environment is a
+``gymnasium.vector.VectorEnv`` that resets in the same step; its further capabilities are optional.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from torch import Tensor
 from mimex.types import Array, Metrics, Window
 
 UNKNOWN_STEPS = 1000
-"""Length of an episode, for progress bars, where nobody says how long it may be."""
+"""Assumed maximum length of an episode if an environment does not report it."""
 
 SHOWN_WINDOWS = 4
 """Windows of each kind that are kept to show the bonus's reconstructions."""
 
 
 class Step(NamedTuple):
-    """One step of all N environments: NumPy's arrays, or tensors where the actions are."""
+    """One step of all N environments: NumPy arrays, or tensors on the actions' device."""
 
-    observation: Any  # on which the agent acted, as the environments gave it
+    observation: Any  # that the agent acted on
     actions: Any
-    next_observation: Any  # the next episode's first one where an episode ended
-    rewards: Any  # (N,) of the task
+    next_observation: Any  # after the end of an episode, the first one of the next
+    rewards: Any  # (N,) extrinsic
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool
     info: Mapping[str, Any]
-    restarted: Any = None  # (N,) bool: the episode began at an archived state; None for none did
+    restarted: Any = None  # (N,) bool: the episode started from an archived state; None if none did
 
     @property
     def ended(self) -> Any:
@@ -44,50 +43,49 @@ class Step(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The raw bonus of steps since the last time it was asked for."""
+    """The raw bonus of the steps since the last call."""
 
-    rounds: NDArray[np.int64]  # (n,) which of the steps, counted from 0 since the last time
+    rounds: NDArray[np.int64]  # (n,) indices of the steps, from 0 since the last call
     bonus: NDArray[np.floating[Any]]  # (n, N)
-    after: bool  # windows end at what the steps led to, not at what the agent acted on
-    most_novel: Window | None  # some of the windows with the greatest bonus
+    after: bool  # windows end at the next observation, not at the one acted on
+    most_novel: Window | None  # some of the windows with the largest bonus
 
 
 class Policy(Protocol):
-    """What an evaluation plays."""
+    """A policy, as evaluations need it."""
 
     def policy(self, observation: Any, *, deterministic: bool = True, step: int = 0) -> Any:
-        """Actions, as the environments take them, for a batch of observations.
+        """Actions in the environments' format, for a batch of their observations.
 
         Args:
-            observation: As the environments gave it.
-            deterministic: Without the noise of training; else drawn from the policy's generator.
-            step: Steps of the agent so far, where its noise depends on them.
+            observation: The environments' observation.
+            deterministic: Without exploration noise; otherwise sampled with the policy's generator.
+            step: Agent steps so far, for noise with a schedule.
         """
 
 
 class Stateful(Protocol):
-    """Something that continues exactly from what it said of itself."""
+    """Exact save and restore."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
 
 
 class Agent(Stateful, Protocol):
-    """An algorithm with its memory and its bonus: it acts, takes in what came of it, and learns.
+    """An algorithm with its data and its bonus.
 
     Attributes:
-        algorithm: What an evaluation plays, and what its checkpoint holds under "algorithm".
-        warming_up: True while steps only serve to know the observations' size; when that ends,
-            new episodes begin.
-        resting: Whether a run may be saved and ended here.
-        updates: How often the algorithm has learned so far.
-        continues_episodes: Whether, after its state was loaded, the episodes can go on that ran
-            when it was saved.
-        bonus: What scores windows.
-        probe: The first windows that the bonus learned from, whose bonus is followed.
+        algorithm: The policy; checkpoints store it under "algorithm".
+        warming_up: True while steps are used for observation statistics only; afterwards all
+            environments are reset.
+        can_checkpoint: Whether the run can be saved and ended after this step.
+        updates: Number of updates so far.
+        continues_episodes: Whether episodes can continue after a state was loaded.
+        bonus: The exploration bonus.
+        probe: The first windows that the bonus was trained on, whose bonus is logged.
     """
 
     algorithm: Any
@@ -99,90 +97,90 @@ class Agent(Stateful, Protocol):
     def warming_up(self) -> bool: ...
 
     @property
-    def resting(self) -> bool: ...
+    def can_checkpoint(self) -> bool: ...
 
     @property
     def continues_episodes(self) -> bool: ...
 
     def begin(self, observation: Any) -> None:
-        """New episodes begin in all environments, with this observation."""
+        """All environments were reset, with this observation."""
 
     def act(self, observation: Any, step: int) -> Array:
-        """Actions for all environments; ``step`` counts the agent's own so far.
+        """Actions for all environments at a step of the run.
 
-        NumPy's, or a tensor where the environments take it (``speaks_tensors``).
+        A NumPy array, or a tensor for environments that take tensors (``speaks_tensors``).
         """
 
     def observe(self, step: Step) -> None:
-        """Takes in what came of the actions."""
+        """Stores the outcome of the actions."""
 
     def update(self, step: int, *, last: bool) -> Metrics | None:
-        """Learns where that is due; metrics where a row of them is, and at the last step."""
+        """Learns if an update is due; returns metrics if a row is due, and at the last step."""
 
     def scored(self) -> Scored | None:
-        """The bonus of the newest steps, for a map; computed when asked for."""
+        """The bonus of the newest steps, for the novelty map."""
 
     def save(self) -> None:
-        """Writes what a checkpoint counts on but does not hold."""
+        """Writes files that a checkpoint relies on."""
 
-    def evidence(self) -> dict[str, Any]:
-        """What an update learned from, to look at when it failed."""
+    def debug_state(self) -> dict[str, Any]:
+        """The data of the last update, for debugging."""
 
 
-class Observer:
-    """Looks on, step by step, and says something about it with each row of metrics."""
+class Callback:
+    """Called at every step, and for every row of metrics."""
 
     def begin(self, observation: Any) -> None:
-        """The first episodes begin in all environments, with this observation."""
+        """All environments were reset, with this observation."""
 
     def interrupt(self, observation: Any) -> None:
-        """New episodes take the place of those that ran, which never end."""
+        """All environments were reset in the middle of their episodes."""
         self.begin(observation)
 
     def step(self, step: Step) -> None:
-        """Takes in one step of all environments."""
+        """Processes one step of all environments."""
 
     def metrics(self, agent: Agent) -> Metrics:
-        """What to say in this row."""
+        """Metrics for this row."""
         return {}
 
     def record(self, run: Path | None, step: int, agent: Agent) -> None:
-        """Writes what is too large for a row into the run folder, at each evaluation.
+        """Writes larger records to the run folder, at each evaluation.
 
         Args:
-            run: The folder; None in other processes than the first, which write nothing.
+            run: The run folder; None in processes other than the first, which write nothing.
             step: Frames so far.
-            agent: What acts.
+            agent: The agent.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
 
 
 @runtime_checkable
 class SavesState(Protocol):
-    """Environments that can be continued bit for bit."""
+    """Environments that can be saved and restored exactly."""
 
     def get_state(self) -> dict[str, Any]:
-        """Arrays and JSON-able values."""
+        """Arrays and JSON-serializable values."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues from what ``get_state`` returned."""
+        """Restores a state of ``get_state``."""
 
 
 @runtime_checkable
 class Restorable(Protocol):
-    """Environments whose episodes can begin at states of earlier ones."""
+    """Environments whose episodes can start from states of earlier ones."""
 
     def snapshot(self) -> dict[str, Any]:
-        """What every running episode is made of: arrays ``(N, ...)`` by name."""
+        """The states of all environments: arrays ``(N, ...)`` by name."""
 
     def restore(self, rows: Any, states: Mapping[str, Any]) -> Any:
-        """Begins new episodes of some environments at such states, ``(rows, ...)`` by name.
+        """Starts new episodes of some environments from such states, ``(rows, ...)`` by name.
 
         Returns:
             Their observations ``(rows, ...)``.
@@ -191,49 +189,49 @@ class Restorable(Protocol):
 
 @runtime_checkable
 class Located(Protocol):
-    """Environments that say where they are, for coverage and maps.
+    """Environments that report positions, for coverage and maps.
 
     Attributes:
-        place_kind: "hand" for positions in metres in the box that the robots reach, "state" for
-            any other vectors.
+        position_kind: "hand" for hand positions in meters in the robots' workspace, "state" for
+            other vectors.
     """
 
-    place_kind: str
+    position_kind: str
 
-    def places(self) -> Array:
-        """``(N, d)``: where each environment is now."""
+    def positions(self) -> Array:
+        """The position of each environment, ``(N, d)``."""
 
 
 @runtime_checkable
 class ChangesReward(Protocol):
-    """Environments whose reward can be changed while they run, as a curriculum does."""
+    """Environments whose reward can be changed during training, for a curriculum."""
 
     def set_reward(self, weights: str) -> None:
-        """The reward from the next step on, by its name."""
+        """Sets the reward from the next step on, by name."""
 
 
 def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
-    """Frames of the simulation that one step of an environment counts as."""
+    """Frames per environment step."""
     return int(getattr(env.unwrapped, "frames_a_step", 1))
 
 
 def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether environments have a ``step_on_device`` that takes and gives tensors there.
+    """Whether environments have a ``step_on_device`` that takes and returns tensors.
 
-    ``info["final_obs"]`` is then a batch of the ended episodes' alone, and ``info["final_info"]``
-    has tensors of all environments. A wrapper speaks for itself, which means NumPy.
+    ``info["final_obs"]`` is then a batch of the ended episodes only, and ``info["final_info"]`` has
+    tensors of all environments. Wrapped environments use NumPy.
     """
     return bool(getattr(env, "tensors", False))
 
 
-def moved(env: Any, actions: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """What environments answer to actions: NumPy's or tensors, as these are."""
+def step_env(env: Any, actions: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """Steps environments with NumPy actions, or with tensors on their device."""
     made = env.step_on_device(actions) if isinstance(actions, Tensor) else env.step(actions)
     return cast(tuple[Any, Any, Any, Any, dict[str, Any]], made)
 
 
 def final_observations(step: Step) -> Any:
-    """A batch of the last observations of the episodes that ended, in the environments' order."""
+    """A batch of the final observations of the ended episodes, in the environments' order."""
     if not isinstance(step.info["final_obs"], np.ndarray):
         return step.info["final_obs"]
     finals = list(step.info["final_obs"][step.ended])
@@ -243,9 +241,9 @@ def final_observations(step: Step) -> Any:
 
 
 def final_successes(info: Mapping[str, Any]) -> Any:
-    """Whether episodes that ended succeeded, ``(N,)``; None where none of them reports it.
+    """Success of the ended episodes, ``(N,)``; None if none reports it.
 
-    Where Gymnasium's mask says that an episode does not report success, it had none.
+    An episode that does not report success, by Gymnasium's mask, has failed.
     """
     final = info.get("final_info", {})
     name = next((name for name in ("success", "is_success") if name in final), None)
@@ -258,6 +256,6 @@ def final_successes(info: Mapping[str, Any]) -> Any:
 
 
 def episode_steps(env: VectorEnv[Any, Any, Any]) -> int:
-    """Steps after which an episode is cut off; a guess where the environments do not say so."""
+    """Maximum steps of an episode; a guess if the environments do not report it."""
     limit = None if env.spec is None else env.spec.max_episode_steps
     return int(getattr(env.unwrapped, "episode_steps", None) or limit or UNKNOWN_STEPS)

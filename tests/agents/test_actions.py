@@ -7,12 +7,12 @@ import torch
 from gymnasium import spaces
 from torch import Generator, distributions
 
-from mimex.agents.actions import ActionWriter, Categorical, Gaussian
+from mimex.agents.actions import ActionAdapter, Categorical, Gaussian
 
 
 def test_actions_reach_the_tasks_own_bounds_and_no_further():
     low, high = np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32)
-    writer = ActionWriter(spaces.Box(low, high))
+    writer = ActionAdapter(spaces.Box(low, high))
     acted = writer(torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.5], [7.0, -7.0]]))
     np.testing.assert_allclose(acted, [[-2, 0], [2, 10], [0, 7.5], [2, 0]])
     assert acted.dtype == np.float32
@@ -21,13 +21,13 @@ def test_actions_reach_the_tasks_own_bounds_and_no_further():
 
 
 def test_actions_without_bounds_go_as_they_are():
-    writer = ActionWriter(spaces.Box(-np.inf, np.inf, (1,)))
+    writer = ActionAdapter(spaces.Box(-np.inf, np.inf, (1,)))
     assert writer(torch.tensor([[70.0]])).tolist() == [[70.0]]
     assert writer.clipped(torch.tensor([[70.0]])).tolist() == [[70.0]]
 
 
 def test_discrete_actions_are_one_hot_to_the_agent():
-    writer = ActionWriter(spaces.Discrete(3, start=-1))
+    writer = ActionAdapter(spaces.Discrete(3, start=-1))
     assert (writer.size, writer.discrete) == (3, True)
     codes = torch.nn.functional.one_hot(torch.tensor([0, 2])).float()
     assert writer(codes).tolist() == [-1, 1]
@@ -42,7 +42,7 @@ def test_discrete_actions_are_one_hot_to_the_agent():
     ],
 )
 def test_several_discrete_actions_are_one_hot_codes_one_after_the_other(space, sizes, first, last):
-    writer = ActionWriter(space)
+    writer = ActionAdapter(space)
     assert (writer.sizes, writer.size, writer.discrete) == (sizes, sum(sizes), True)
     ends = torch.zeros(2, writer.size)
     for start, size in zip((0, sizes[0]), sizes, strict=True):
@@ -55,11 +55,11 @@ def test_several_discrete_actions_are_one_hot_codes_one_after_the_other(space, s
 def test_other_action_spaces_are_refused_with_a_remedy_that_works():
     env = gymnasium.make("tests.tasks:DictAction-v0")
     with pytest.raises(ValueError, match=r"gymnasium\.wrappers\.TransformAction"):
-        ActionWriter(env.action_space)
+        ActionAdapter(env.action_space)
     single = spaces.Box(np.float32(-2), np.float32(3), (1,))
     wrapped = gymnasium.wrappers.TransformAction(env, lambda a: {"move": a}, single)
     wrapped.reset(seed=0)
-    (action,) = ActionWriter(wrapped.action_space)(torch.ones(1, 1))
+    (action,) = ActionAdapter(wrapped.action_space)(torch.ones(1, 1))
     assert wrapped.step(action)[1] == pytest.approx(0.3)
 
 

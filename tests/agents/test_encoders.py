@@ -7,7 +7,7 @@ from tests.parts import actions, picture_and_numbers, reader
 from mimex.agents.encoders import (
     ConvolutionalEncoder,
     FrozenEncoder,
-    ObservationReader,
+    ObsAdapter,
     VectorEncoder,
 )
 from mimex.agents.ppo import PPO, PPOSettings
@@ -20,7 +20,7 @@ def box(*shape, dtype=np.float32):
 
 
 def test_a_vector_is_read_as_it_is():
-    reader = ObservationReader(box(3))
+    reader = ObsAdapter(box(3))
     observation = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert (reader.image, reader.vector) == (None, 3)
     assert torch.equal(reader(observation)["vector"], torch.from_numpy(observation))
@@ -30,7 +30,7 @@ def test_parts_of_a_dict_follow_each_other_by_name_and_codes_become_one_hot():
     space = spaces.Dict(
         {"b": box(2, 2, dtype=np.float64), "a": spaces.Discrete(3, start=5), "c": box(1)}
     )
-    reader = ObservationReader(space)
+    reader = ObsAdapter(space)
     observation = {
         "a": np.array([5, 7]),
         "b": np.arange(8.0).reshape(2, 2, 2),
@@ -46,7 +46,7 @@ def test_parts_of_a_dict_follow_each_other_by_name_and_codes_become_one_hot():
 def test_pictures_are_bytes_with_their_colours_first(channels_last):
     shape = (8, 6, 3) if channels_last else (3, 8, 6)
     space = spaces.Dict({"eye": spaces.Box(0, 255, shape, np.uint8), "joints": box(2)})
-    reader = ObservationReader(space)
+    reader = ObsAdapter(space)
     image = np.random.default_rng(0).integers(0, 256, (4, *shape), np.uint8)
     stored = reader({"eye": image, "joints": np.zeros((4, 2), np.float32)})
     assert reader.image == tuple(stored["image"].shape[1:]) == (3, 8, 6)
@@ -56,7 +56,7 @@ def test_pictures_are_bytes_with_their_colours_first(channels_last):
 
 
 def test_a_picture_alone_has_an_empty_vector_beside_it():
-    reader = ObservationReader(spaces.Box(0, 255, (3, 8, 8), np.uint8))
+    reader = ObsAdapter(spaces.Box(0, 255, (3, 8, 8), np.uint8))
     assert reader(np.zeros((5, 3, 8, 8), np.uint8))["vector"].shape == (5, 0)
 
 
@@ -65,19 +65,19 @@ def test_a_picture_alone_has_an_empty_vector_beside_it():
     [
         (spaces.Tuple([box(1)]), "FlattenObservation"),
         (spaces.Dict({"t": spaces.Text(3)}), "'t' of the observation"),
-        (spaces.Dict({n: spaces.Box(0, 255, (3, 8, 8), np.uint8) for n in "ab"}), "2 pictures"),
+        (spaces.Dict({n: spaces.Box(0, 255, (3, 8, 8), np.uint8) for n in "ab"}), "2 images"),
     ],
 )
 def test_what_no_network_takes_is_refused_with_the_remedy(space, words):
     with pytest.raises(ValueError, match=words):
-        ObservationReader(space)
+        ObsAdapter(space)
 
 
 def test_several_codes_follow_each_other_and_are_told_from_numbers():
     space = spaces.Dict(
         {"a": spaces.MultiDiscrete([2, 3], start=[0, 1]), "b": box(1), "c": spaces.MultiBinary(2)}
     )
-    reader = ObservationReader(space)
+    reader = ObsAdapter(space)
     stored = reader(
         {"a": np.array([[1, 1], [0, 3]]), "b": np.array([[7.0], [8.0]]), "c": np.eye(2)}
     )
@@ -85,24 +85,26 @@ def test_several_codes_follow_each_other_and_are_told_from_numbers():
     assert reader.codes.tolist() == [True] * 5 + [False] + [True] * 2
 
 
-def test_policy_and_bonus_see_the_normalised_vector():
+def test_policy_and_bonus_see_the_normalized_vector():
     encoder = VectorEncoder(reader(2), normalize=True)
     observation = np.array([[0.0, 10.0], [2.0, 30.0]], np.float32)
-    encoder.read(observation, watch=True)
+    encoder.read(observation, update_stats=True)
     encoder.normalizer.sync()
     stored = encoder.read(observation)
     expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])
-    torch.testing.assert_close(encoder.embed(stored), expected)
-    torch.testing.assert_close(encoder.join(stored, encoder.embed(stored)), expected)
+    torch.testing.assert_close(encoder.bonus_features(stored), expected)
+    torch.testing.assert_close(
+        encoder.policy_input(stored, encoder.bonus_features(stored)), expected
+    )
 
 
-def test_codes_stay_as_they_are_beside_numbers_that_are_normalised():
+def test_codes_stay_as_they_are_beside_numbers_that_are_normalized():
     space = spaces.Dict({"cell": spaces.Discrete(2), "speed": spaces.Box(-9, 9, (1,))})
-    encoder = VectorEncoder(ObservationReader(space), normalize=True)
+    encoder = VectorEncoder(ObsAdapter(space), normalize=True)
     seen = {"cell": np.array([0, 0, 0, 1]), "speed": np.array([[1.0], [3], [1], [3]])}
-    encoder.read(seen, watch=True)
+    encoder.read(seen, update_stats=True)
     encoder.normalizer.sync()
-    features = encoder.embed(encoder.read(seen))
+    features = encoder.bonus_features(encoder.read(seen))
     expected = [[1, 0, -1], [1, 0, 1], [1, 0, -1], [0, 1, 1]]
     torch.testing.assert_close(features, torch.tensor(expected, dtype=torch.float32))
 
@@ -125,7 +127,7 @@ def test_pictures_are_kept_as_bytes_and_the_network_on_them_learns():
     encoder = ConvolutionalEncoder(picture_and_numbers(48, 18))
     stored = encoder.read(pixels(3))
     assert stored["image"].dtype == torch.uint8
-    joined = encoder.join(stored, encoder.embed(stored))
+    joined = encoder.policy_input(stored, encoder.bonus_features(stored))
     assert joined.shape == (3, encoder.width)
     joined.sum().backward()
     assert all(p.grad is not None for p in encoder.network.parameters())
@@ -147,8 +149,8 @@ def test_of_a_frozen_network_the_features_are_kept_and_nothing_is_trained_or_sav
     with torch.no_grad():
         expected = network(torch.from_numpy(observation["image"]))
     torch.testing.assert_close(stored["image"], expected)
-    assert torch.equal(encoder.embed(stored), stored["image"])
-    assert encoder.join(stored, stored["image"]).shape == (11, 256)
+    assert torch.equal(encoder.bonus_features(stored), stored["image"])
+    assert encoder.policy_input(stored, stored["image"]).shape == (11, 256)
     assert not [name for name in encoder.state_dict() if "blocks" in name]
 
 

@@ -52,9 +52,9 @@ def training(bonus=None, *, envs=1, folder=None, loop=None, scale=None, **agent)
         seed=3,
         clock=Clock(),
     )
-    observers = {"episodes": Episodes(envs, remember=10, frames_per_step=REPEAT)}
-    observers["novelty"] = Novelty(env, first_states=15)
-    return Training(env, agent, observers, seed=2, clock=agent.clock)
+    callbacks = {"episodes": Episodes(envs, remember=10, frames_per_step=REPEAT)}
+    callbacks["novelty"] = Novelty(env, first_states=15)
+    return Training(env, agent, callbacks, seed=2, clock=agent.clock)
 
 
 def collect(run):
@@ -128,7 +128,7 @@ def test_with_several_environments_all_their_steps_count():
 
 def test_rows_come_at_round_numbers_of_frames_and_at_the_end():
     run = training(RND(5))
-    rows = [(run.step, metrics) for metrics in run.rows(25 * REPEAT)]
+    rows = [(run.step, metrics) for metrics in run.train(25 * REPEAT)]
     assert [step for step, _ in rows] == [10 * REPEAT, 20 * REPEAT, 25 * REPEAT]
     metrics = rows[-1][1]
     assert metrics["train/updates"] == 3
@@ -142,7 +142,7 @@ def test_rows_come_at_round_numbers_of_frames_and_at_the_end():
 
 def test_progress_is_told_after_every_round():
     run, told = training(envs=2), []
-    list(run.rows(12 * REPEAT, progress=told.append))
+    list(run.train(12 * REPEAT, progress=told.append))
     assert told == [made * REPEAT for made in range(2, 13, 2)]
 
 
@@ -233,15 +233,15 @@ class StopsAt:
 def test_a_run_stopped_within_a_row_continues_as_if_undisturbed(make, tmp_path):
     total = 50 * REPEAT
     straight = training(make())
-    expected = without_times(list(straight.rows(total)))
+    expected = without_times(list(straight.train(total)))
     stopped = training(make(), folder=tmp_path)
-    rows = without_times(list(stopped.rows(total, StopsAt(stopped, 33 * REPEAT))))
+    rows = without_times(list(stopped.train(total, StopsAt(stopped, 33 * REPEAT))))
     assert stopped.step == 33 * REPEAT
     stopped.agent.replay.save()
     state = stopped.state_dict()
     continued = training(make(), folder=tmp_path)
     continued.load_state_dict(state)
-    rows += without_times(list(continued.rows(total)))
+    rows += without_times(list(continued.train(total)))
     assert rows == expected
     for name, value in straight.agent.algorithm.network.state_dict().items():
         assert torch.equal(value, continued.agent.algorithm.network.state_dict()[name]), name
@@ -249,7 +249,7 @@ def test_a_run_stopped_within_a_row_continues_as_if_undisturbed(make, tmp_path):
 
 def test_without_a_saved_buffer_a_new_one_is_filled_first():
     first = training(RND(5))
-    list(first.rows(30 * REPEAT))
+    list(first.train(30 * REPEAT))
     second = training(RND(5))
     second.load_state_dict(first.state_dict())
     assert second.agent.updates == first.agent.updates == 6
@@ -260,10 +260,10 @@ def test_without_a_saved_buffer_a_new_one_is_filled_first():
 
 def test_without_a_saved_buffer_no_return_is_of_two_episodes():
     first = training()
-    list(first.rows(15 * REPEAT))  # the second of the episodes of ten steps is half over
+    list(first.train(15 * REPEAT))  # the second of the episodes of ten steps is half over
     second = training()
     second.load_state_dict(first.state_dict())
-    *_, row = second.rows(30 * REPEAT)
+    *_, row = second.train(30 * REPEAT)
     assert row["train/episodes"] == 2
     assert row["train/episode_steps"] == 10
     assert row["train/return"] <= 10 * REPEAT
@@ -271,7 +271,7 @@ def test_without_a_saved_buffer_no_return_is_of_two_episodes():
 
 def test_visits_are_mapped_and_recorded(tmp_path):
     run = training(mimex())
-    rows = list(run.rows(30 * REPEAT))
+    rows = list(run.train(30 * REPEAT))
     assert [row["explore/coverage"] > 0 for row in rows] == [False, True, True]
     run.record(tmp_path)
     [record] = read_records(tmp_path)

@@ -28,9 +28,9 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5, scale=None):
     env = gymnasium.make_vec(
         "mimex/FrankaReach-v0", num_envs=ENVS, threads=1, episode_steps=episode_steps
     )
-    settings = ppo or PPOSettings(epochs=2, minibatches=2, normalise_observations=True)
+    settings = ppo or PPOSettings(epochs=2, minibatches=2, normalize_observations=True)
     loop = loop or LoopSettings(rollout_steps=STEPS, bonus_minibatch=16)
-    encoder = VectorEncoder(reader(27), normalize=settings.normalise_observations)
+    encoder = VectorEncoder(reader(27), normalize=settings.normalize_observations)
     agent = PPOAgent(
         PPO(encoder, actions(9), settings, seed=1),
         bonus or NoBonus(),
@@ -41,9 +41,9 @@ def training(bonus=None, *, loop=None, ppo=None, episode_steps=5, scale=None):
         seed=3,
         clock=Clock(),
     )
-    observers = {"episodes": Episodes(ENVS, remember=100), "novelty": Novelty(env)}
+    callbacks = {"episodes": Episodes(ENVS, remember=100), "novelty": Novelty(env)}
     stagger = agent.generator if loop.stagger else None
-    return Training(env, agent, observers, seed=2, stagger=stagger, clock=agent.clock)
+    return Training(env, agent, callbacks, seed=2, stagger=stagger, clock=agent.clock)
 
 
 def weights(run):
@@ -66,8 +66,8 @@ def collect(run):
         received.append(torch.as_tensor(chosen))
         made = Step(run.observation, chosen, *run.env.step(chosen))
         agent.observe(made)
-        for observer in run.observers.values():
-            observer.step(made)
+        for callback in run.callbacks.values():
+            callback.step(made)
         run.observation = made.next_observation
     agent._filled = 0
     return torch.stack(received)
@@ -174,10 +174,10 @@ def test_with_two_heads_the_bonus_runs_on_across_episodes():
     torch.testing.assert_close(surviving[..., 1], batch.advantages.view(3, 2, 2)[..., 1])
 
 
-@pytest.mark.parametrize(("best", "apart"), [(0.0, False), (1e-3, True)])
-def test_two_streams_have_units_of_their_own_only_where_the_task_pays(best, apart, monkeypatch):
+@pytest.mark.parametrize(("best", "per_head"), [(0.0, False), (1e-3, True)])
+def test_two_streams_have_units_of_their_own_only_where_the_task_pays(best, per_head, monkeypatch):
     """Costs alone would else be blown up to the size of the bonus, and outweigh it."""
-    ppo = PPOSettings(epochs=1, minibatches=1, two_heads=True, normalise_values=True)
+    ppo = PPOSettings(epochs=1, minibatches=1, two_heads=True, normalize_values=True)
     run = warm_up(training(bonus=RND(), ppo=ppo))
     collect(run)
     agent = run.agent
@@ -186,15 +186,15 @@ def test_two_streams_have_units_of_their_own_only_where_the_task_pays(best, apar
     seen = []
     combined = agent.algorithm.return_scale.combined
 
-    def record(advantages, weights, *, apart):
-        seen.append((combined(advantages, weights, apart=apart), advantages))
+    def record(advantages, weights, *, per_head):
+        seen.append((combined(advantages, weights, per_head=per_head), advantages))
         return seen[-1][0]
 
     monkeypatch.setattr(agent.algorithm.return_scale, "combined", record)
     agent._filled = STEPS
     agent.update(run.step)
     ((found, advantages),) = seen
-    units = agent.algorithm.return_scale.std.float() if apart else torch.ones(2)
+    units = agent.algorithm.return_scale.std.float() if per_head else torch.ones(2)
     torch.testing.assert_close(found, advantages @ (torch.tensor([1.0, 0.5]) / units))
 
 
@@ -207,19 +207,19 @@ def test_a_rollout_holds_what_the_environment_said():
     rollout = run.agent.rollout
     run.env.unwrapped.set_state(state)
     finals = []
-    normaliser = run.agent.algorithm.encoder.normalizer
-    torch.testing.assert_close(rollout.features[0], normaliser(torch.from_numpy(first)))
+    normalizer = run.agent.algorithm.encoder.normalizer
+    torch.testing.assert_close(rollout.features[0], normalizer(torch.from_numpy(first)))
     for t in range(STEPS):
         observation, reward, terminated, truncated, info = run.env.step(rollout.actions[t].numpy())
         torch.testing.assert_close(
-            rollout.features[t + 1], normaliser(torch.from_numpy(observation))
+            rollout.features[t + 1], normalizer(torch.from_numpy(observation))
         )
         np.testing.assert_allclose(rollout.rewards[t], reward, rtol=1e-6)
         assert np.array_equal(rollout.terminated[t], terminated)
         assert np.array_equal(rollout.truncated[t], truncated)
         if (terminated | truncated).any():
             finals.append(np.stack(list(info["final_obs"][terminated | truncated])))
-    expected = normaliser(torch.from_numpy(np.concatenate(finals)))
+    expected = normalizer(torch.from_numpy(np.concatenate(finals)))
     torch.testing.assert_close(rollout.final_features(), expected)
     assert rollout.truncated.any()
 
@@ -230,7 +230,7 @@ def test_the_warm_up_gives_statistics_and_begins_anew():
     warm_up(run)
     assert run.step == ENVS * STEPS
     assert torch.equal(weights(run), before)
-    assert run.observers["episodes"].metrics() == {}
+    assert run.callbacks["episodes"].metrics() == {}
     seen = run.agent.algorithm.encoder.normalizer.state_dict()
     torch.testing.assert_close(seen["mean"], seen["seen"]["mean"].float())
 
@@ -272,7 +272,7 @@ def test_the_bonus_sees_the_actions_that_environments_receive_and_ppo_its_sample
     # The log-probabilities are those of the samples.
     stored = {part: v[:-1].flatten(0, 1) for part, v in run.agent.rollout.observations.items()}
     algorithm = run.agent.algorithm
-    outputs = algorithm.actor(algorithm.encoder.join(stored, algorithm.features(stored)))
+    outputs = algorithm.actor(algorithm.encoder.policy_input(stored, algorithm.features(stored)))
     expected = algorithm.distribution.log_prob(outputs, sampled.flatten(0, 1)).view(STEPS, ENVS)
     torch.testing.assert_close(run.agent.rollout.log_probs, expected)
     assert torch.equal(run.agent.rollout.actions, sampled)
@@ -281,7 +281,7 @@ def test_the_bonus_sees_the_actions_that_environments_receive_and_ppo_its_sample
 def test_more_passes_learn_more_and_pay_the_same():
     paid = []
     for passes in (1, 3):
-        loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=32, bonus_passes=passes)
+        loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=32, bonus_epochs=passes)
         run = training(RND(27, seed=1), loop=loop)
         warm_up(run)
         collect(run)
@@ -292,7 +292,7 @@ def test_more_passes_learn_more_and_pay_the_same():
 
 def test_updates_report_what_tells_whether_a_bonus_works():
     run = training(MIMEx(27, seed=1))
-    rows = list(run.rows(4 * ENVS * STEPS))
+    rows = list(run.train(4 * ENVS * STEPS))
     assert len(rows) == 3  # the warm-up's steps count
     names = "train/success train/return bonus/mean bonus/beta bonus/share bonus/probe "
     names += "explore/coverage ppo/std ppo/policy_loss ppo/value_loss time/steps_per_second "
@@ -306,7 +306,7 @@ def test_updates_report_what_tells_whether_a_bonus_works():
 def test_an_episodic_bonus_sees_every_step_of_an_episode_over_the_border_of_rollouts(ends_at):
     loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
     bonus = E3B(27, 9, embed_dim=4, lr=1e-12)  # features that stay as they are
-    ppo = PPOSettings(epochs=1, minibatches=1, normalise_observations=False)
+    ppo = PPOSettings(epochs=1, minibatches=1, normalize_observations=False)
     run = training(bonus, loop=loop, ppo=ppo, episode_steps=13)  # 8 steps a rollout
     run._begin(run.seed)
     visited = np.zeros((ENVS, 4, 4))
@@ -341,12 +341,12 @@ def test_an_episodic_bonus_sees_every_step_of_an_episode_over_the_border_of_roll
 def test_a_saved_run_goes_on_exactly(bonus):
     straight, first = training(bonus(27, seed=1)), training(bonus(27, seed=1))
     total = 6 * ENVS * STEPS
-    rows = list(straight.rows(total))
-    halfway = first.rows(total)
+    rows = list(straight.train(total))
+    halfway = first.train(total)
     again = [next(halfway), next(halfway)]
     resumed = training(bonus(27, seed=1))
     resumed.load_state_dict(first.state_dict())
-    again += resumed.rows(total)
+    again += resumed.train(total)
     assert torch.equal(weights(straight), weights(resumed))
     for ours, theirs in zip(rows, again, strict=True):
         for name in ours.keys() - {n for n in ours if n.startswith("time/")}:
@@ -358,12 +358,12 @@ def test_the_map_shows_the_bonus_where_the_windows_end(ends_at, monkeypatch):
     loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=16, ends_at=ends_at)
     run = training(RND(27, seed=1), loop=loop)
     warm_up(run)
-    places = [run.env.unwrapped.places()]
+    places = [run.env.unwrapped.positions()]
     ended, step = [], run.env.step
 
     def watched(chosen):
         made = step(chosen)
-        places.append(run.env.unwrapped.places())
+        places.append(run.env.unwrapped.positions())
         ended.append(made[2] | made[3])
         return made
 
@@ -375,7 +375,7 @@ def test_the_map_shows_the_bonus_where_the_windows_end(ends_at, monkeypatch):
     counted = ~np.stack(ended) if ends_at == "next" else np.ones(raw.shape, bool)
     assert counted.all() == (ends_at == "observation")
     where = np.stack(places)[1:] if ends_at == "next" else np.stack(places)[:-1]
-    above = run.observers["novelty"].map.take()[0]
+    above = run.callbacks["novelty"].map.take()[0]
     assert above["visits"].sum() == counted.sum()
     paid = float((above["visits"] * above["bonus"]).sum())
     assert paid == pytest.approx(float(raw[counted].sum()), rel=1e-5)
@@ -386,14 +386,14 @@ def test_the_map_shows_the_bonus_where_the_windows_end(ends_at, monkeypatch):
 def test_a_resumed_run_records_the_same_maps_and_films(tmp_path):
     total = 6 * ENVS * STEPS
     straight, first = training(MIMEx(27, seed=1)), training(MIMEx(27, seed=1))
-    for number, _ in enumerate(straight.rows(total)):
+    for number, _ in enumerate(straight.train(total)):
         if number == 3:
             straight.record(tmp_path / "straight")
-    halfway = first.rows(total)
+    halfway = first.train(total)
     next(halfway), next(halfway)
     resumed = training(MIMEx(27, seed=1))
     resumed.load_state_dict(first.state_dict())
-    continued = resumed.rows(total)
+    continued = resumed.train(total)
     next(continued), next(continued)
     resumed.record(tmp_path / "resumed")
     [one], [other] = ((tmp_path / name / "novelty").glob("*") for name in ("straight", "resumed"))
@@ -409,7 +409,7 @@ def test_bad_settings_are_named():
 
 
 def test_windows_reach_back_to_observations_as_they_are_encoded_now():
-    """The first windows of a rollout hold steps of the one before, normalised by statistics that
+    """The first windows of a rollout hold steps of the one before, normalized by statistics that
     have moved on since."""
     run = training(MIMEx(feature_dim=27), episode_steps=50)
     warm_up(run)
@@ -428,7 +428,7 @@ def test_beta_is_logged_as_it_was_paid():
     scale = BonusScale(beta=0.5, schedule="linear", over_steps=10 * ENVS * STEPS)
     run = training(RND(27), scale=scale)
     paid = []
-    for _, row in zip(range(3), run.rows(10_000), strict=False):
+    for _, row in zip(range(3), run.train(10_000), strict=False):
         paid.append(row["bonus/beta"])
     assert paid == pytest.approx([0.5, 0.45, 0.4])
 
@@ -437,7 +437,7 @@ def test_a_rate_with_a_schedule_runs_over_the_horizon_whatever_the_end():
     rates = []
     for end in (10_000, 90_000):
         run = training(ppo=PPOSettings(epochs=1, minibatches=1))
-        rates.append([next(run.rows(end))["ppo/lr"] for _ in range(3)])
+        rates.append([next(run.train(end))["ppo/lr"] for _ in range(3)])
     assert rates[0] == rates[1]
     assert rates[0][2] == pytest.approx(0.5e-3 * (1 + np.cos(np.pi * 2 * ENVS * STEPS / HORIZON)))
 
@@ -450,9 +450,9 @@ def test_multiplying_all_rewards_changes_nothing_that_is_learned(factor, monkeyp
         minibatches=2,
         shuffle=True,
         lr_schedule="adaptive",
-        normalise_observations=True,
-        normalise_values=True,
-        separate_clips=True,
+        normalize_observations=True,
+        normalize_values=True,
+        clip_per_network=True,
     )
     curves = []
     for unit in (1.0, factor):
@@ -464,7 +464,7 @@ def test_multiplying_all_rewards_changes_nothing_that_is_learned(factor, monkeyp
             return observation, rewards * unit, *rest
 
         monkeypatch.setattr(run.env, "step", scaled)
-        rows = [row for _, row in zip(range(5), run.rows(10_000), strict=False)]
+        rows = [row for _, row in zip(range(5), run.train(10_000), strict=False)]
         curves.append(
             [
                 [row["ppo/std"], row["ppo/approx_kl"], row["ppo/lr"], row["train/return"] / unit]

@@ -11,7 +11,7 @@ from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
 from mimex.nn.parallel import use_workers
 
-SCALE_FREE = {"normalise_values": True, "separate_clips": True}
+SCALE_FREE = {"normalize_values": True, "clip_per_network": True}
 
 
 def agent(**settings):
@@ -177,7 +177,7 @@ def test_the_reported_gradient_norm_is_the_mean_over_minibatches_before_the_clip
 def test_with_separate_clips_a_critic_that_is_far_off_does_not_stop_the_actor():
     lengths = {}
     for separate in (False, True):
-        ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1, separate_clips=separate)
+        ppo = agent(grad_norm=1e-3, epochs=1, minibatches=1, clip_per_network=separate)
         batch = batch_of(ppo)
         ppo.update(batch._replace(returns=1e4 * batch.returns))
         lengths[separate] = length([*ppo.actor.parameters(), ppo.distribution.log_std])
@@ -290,7 +290,7 @@ def test_neither_of_two_streams_drowns_the_other():
     for head in (0, 1):
         alone = ppo.return_scale.combined(batch.advantages * units, [1 - head, head])
         assert 0.5 < torch.corrcoef(torch.stack([both, alone]))[0, 1] < 0.9
-    weighed = ppo.return_scale.combined(batch.advantages * units, [1, 3], apart=False)
+    weighed = ppo.return_scale.combined(batch.advantages * units, [1, 3], per_head=False)
     torch.testing.assert_close(weighed, batch.advantages @ torch.tensor([1e3, 3e-3]))
 
 

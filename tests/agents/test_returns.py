@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from mimex.agents.returns import FOLLOWS, ReturnScale, gae
+from mimex.agents.returns import EMA_RATE, ReturnScale, gae
 
 T, F = True, False
 
@@ -109,7 +109,7 @@ def test_statistics_follow_returns_that_grow():
         scale.update(torch.tensor([[-1.0], [1.0]]), last)
     for _ in range(50):
         scale.update(torch.tensor([[999.0], [1001.0]]), last)
-    left = (1 - FOLLOWS) ** 50
+    left = (1 - EMA_RATE) ** 50
     assert scale.mean.item() == pytest.approx(1000 * (1 - left))
     # What is left of the first mean's distance counts as spread.
     assert scale.var.item() == pytest.approx(1 + 1e6 * left * (1 - left), rel=1e-6)

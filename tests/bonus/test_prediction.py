@@ -28,7 +28,7 @@ MAKERS = {
     "mimex-feature": lambda **kw: mimex.MIMEx(D, L, mask=FeatureMask(0.8), **kw),
     "mimex-tube": lambda **kw: mimex.MIMEx(D, L, mask_type="tube", **kw),
     "mimex-actions": lambda **kw: mimex.MIMEx(D, L, action_dim=A, **kw),
-    "mimex-normalised": lambda **kw: mimex.MIMEx(D, L, normalize=True, **kw),
+    "mimex-normalized": lambda **kw: mimex.MIMEx(D, L, normalize=True, **kw),
     "rnd": lambda **kw: mimex.RND(D, L, **kw),
     "icm": lambda **kw: mimex.ICM(D, A, L, **kw),
     "pseudocount": lambda **kw: mimex.PseudoCount(D, L, masks=2, **kw),
@@ -261,9 +261,9 @@ def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
         assert same_state(before, bonus.state_dict())
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalized"])
 @pytest.mark.parametrize("call", ["reward", "learn"])
-def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
+def test_the_first_batch_is_normalized_by_its_own_statistics(name, call):
     """By hand: mean 0, standard deviation 1 over the valid steps, clipped to 5."""
     window, factors = windows(batch=64, padded=True), torch.logspace(-3, 3, D)
     raw = window.features * factors + 10 * factors
@@ -281,8 +281,8 @@ def test_the_first_batch_is_normalised_by_its_own_statistics(name, call):
     assert bonus.statistics.count == (int(window.valid.sum()) if call == "learn" else 0)
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalised"])
-def test_whether_features_are_normalised_must_be_as_it_was_saved(name):
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalized"])
+def test_whether_features_are_normalized_must_be_as_it_was_saved(name):
     for normalize in (True, False):
         saved, other = MAKERS[name](normalize=normalize), MAKERS[name](normalize=not normalize)
         saved.learn(windows())
@@ -489,14 +489,14 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
 @pytest.mark.parametrize(
     "name",
     [
-        *("mimex-normalised", "rnd", "icm", "lazy mimex", "lazy icm"),
+        *("mimex-normalized", "rnd", "icm", "lazy mimex", "lazy icm"),
         *("pseudocount", "disagreement", "e3b"),
     ],
 )
 def test_a_state_broken_in_any_place_changes_nothing(name):
     small = {"size": AutoencoderSize(8, 1, 2, 8, 1, 2)} if "mimex" in name else {}
     makers = {
-        "mimex-normalised": lambda: mimex.MIMEx(D, L, normalize=True, **small),
+        "mimex-normalized": lambda: mimex.MIMEx(D, L, normalize=True, **small),
         "rnd": lambda: mimex.RND(D, L, hidden=(8,), output_dim=8),
         "icm": lambda: mimex.ICM(D, A, L, hidden=8, embed_dim=8),
         "lazy mimex": lambda: mimex.MIMEx(length=L, normalize=True, **small),

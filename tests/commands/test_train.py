@@ -216,7 +216,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_pat
     evidence = load(run / "failed.safetensors")
     assert evidence["update"] == number
     assert evidence["rollout"]["actions"].shape == (STEPS, ENVS, 9)
-    assert set(evidence["state"]) >= {"agent", "observers", "environment"}
+    assert set(evidence["state"]) >= {"agent", "callbacks", "environment"}
     assert set(evidence["state"]["agent"]) >= {"algorithm", "bonus", "scale"}
 
 
@@ -269,7 +269,7 @@ def test_a_curriculum_is_trained_evaluated_by_its_last_reward_and_continued(tmp_
     config = json.loads((tmp_path / "config.json").read_text())
     assert (config["reward"], config["curriculum"]) == ("sparser", ["dense", "sparse", "sparser"])
     _, state = Checkpoints(tmp_path / "checkpoints").latest()
-    assert state["observers"]["curriculum"]["stage"] == 0
+    assert state["callbacks"]["curriculum"]["stage"] == 0
     assert state["environment"]["weights"]["goal_distance"] > 0  # dense, though evaluated sparser
     assert main(command(tmp_path, 4, *stages)) == 0
     assert [row["train/stage"] for row in rows(tmp_path)] == [0.0] * 4

@@ -226,7 +226,7 @@ def without(state, part, *inner):
 
 @pytest.mark.parametrize(
     "part",
-    [("agent",), ("step",), ("observers", "episodes"), ("agent", "scale"), ("agent", "probe")],
+    [("agent",), ("step",), ("callbacks", "episodes"), ("agent", "scale"), ("agent", "probe")],
 )
 def test_a_checkpoint_that_lacks_a_part_names_its_version_and_the_remedy(run, part, capsys):
     def older(path):

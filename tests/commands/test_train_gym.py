@@ -74,7 +74,7 @@ def test_a_run_saved_within_a_row_continues_with_new_episodes(tmp_path):
     assert [first.advance(10**9) is None for _ in range(40)].count(False) == 1  # 8 in a new row
     first.agent.save()
     assert not second.load_state_dict(first.state_dict())
-    rows_made = list(second.rows(config.steps))
+    rows_made = list(second.train(config.steps))
     assert second.step == config.steps
     assert [row["train/updates"] for row in rows_made] == sorted(
         {row["train/updates"] for row in rows_made}

@@ -156,7 +156,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_pat
     evidence = load(run / "failed.safetensors")
     assert f"update {evidence['update']}" in error
     assert evidence["minibatch"]["observations"].shape == (8, 5)
-    assert set(evidence["state"]) >= {"agent", "observers", "environment"}
+    assert set(evidence["state"]) >= {"agent", "callbacks", "environment"}
     assert set(evidence["state"]["agent"]) >= {"algorithm", "bonus", "replay"}
 
 

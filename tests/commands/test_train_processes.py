@@ -13,9 +13,9 @@ from tests.processes import assert_equal, rows, start, train_together, wait_for,
 
 from mimex.bonus import BONUSES
 from mimex.cli import main
-from mimex.commands.processes import A_CORE, LOST, OTHER, place_of_this
+from mimex.commands.processes import A_CORE, LOST, OTHER, rank_of_this
 from mimex.nn.parallel import available_cores
-from mimex.nn.processes import Place
+from mimex.nn.processes import Rank
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.ranks import RANKS
 
@@ -25,8 +25,8 @@ A_ROLLOUT = ENVS * STEPS
 OWN = {  # what may differ between processes: environments, random numbers, windows
     *("environment", "observation", "agent.generator", "agent.algorithm.generator"),
     *("agent.bonus.generator", "agent.bonus.episodes", "agent.windows", "agent.history"),
-    *("agent.probe", "observers.episodes.returns", "observers.episodes.steps"),
-    *("observers.episodes.met", "observers.novelty.places", "observers.novelty.newest"),
+    *("agent.probe", "callbacks.episodes.returns", "callbacks.episodes.steps"),
+    *("callbacks.episodes.met", "callbacks.novelty.positions", "callbacks.novelty.newest"),
 }
 
 
@@ -269,10 +269,10 @@ def test_torchrun_and_another_number_of_processes_are_refused(tmp_path, capsys, 
 
 
 def test_a_started_process_knows_its_place_and_ends_without_the_first(monkeypatch):
-    place = Place(1, 2, 1, 2)
+    place = Rank(1, 2, 1, 2)
     told = json.dumps(vars(place) | {"port": 1})
     monkeypatch.setenv("MIMEX_PROCESS", told)
-    assert place_of_this() == place
+    assert rank_of_this() == place
     done = subprocess.run(
         [sys.executable, "-c", OTHER],
         stdin=subprocess.DEVNULL,

@@ -70,7 +70,7 @@ def test_restored_environments_continue_bit_for_bit() -> None:
 def test_states_are_those_of_the_task_whatever_is_observed() -> None:
     vector = VectorDMC("cartpole_swingup", 2)
     observation, _ = vector.reset(seed=0)
-    np.testing.assert_equal(vector.places(), observation)
+    np.testing.assert_equal(vector.positions(), observation)
 
 
 def test_no_environments_are_refused() -> None:

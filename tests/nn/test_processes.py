@@ -14,8 +14,8 @@ from mimex.bonus.masks import LastMask
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Step
 from mimex.nn import processes
-from mimex.nn.processes import Place
-from mimex.nn.running import Normaliser, RunningMeanStd
+from mimex.nn.processes import Rank
+from mimex.nn.running import Normalizer, RunningMeanStd
 from mimex.train.episodes import Episodes
 from mimex.types import Window
 
@@ -36,11 +36,11 @@ def operations():
     own = processes.rank()
     return {
         "mean": processes.mean(torch.tensor([1.0, 10.0]) * own),
-        "joined": processes.joined(torch.full((1, 2), own)),
-        "beside": processes.joined(torch.full((2, 1), own), dim=1),
-        "every": processes.every({"a": [own, None, "x"]}),
-        "bytes": processes.every_bytes(b"xyz" * own),
-        "first": processes.first_bytes(b"ab" if own == 0 else b"xyz"),
+        "joined": processes.all_gather(torch.full((1, 2), own)),
+        "beside": processes.all_gather(torch.full((2, 1), own), dim=1),
+        "every": processes.all_gather_object({"a": [own, None, "x"]}),
+        "bytes": processes.all_gather_bytes(b"xyz" * own),
+        "first": processes.broadcast_bytes(b"ab" if own == 0 else b"xyz"),
     }
 
 
@@ -60,23 +60,23 @@ def test_each_operation_says_the_same_in_all_processes():
 def test_alone_every_operation_gives_back_what_it_got():
     values = torch.arange(4.0)
     assert processes.mean(values) is values
-    assert processes.joined(values) is values
-    assert processes.every(values) == [values]
+    assert processes.all_gather(values) is values
+    assert processes.all_gather_object(values) == [values]
     assert processes.average_gradients([values], values) is values
 
 
 def test_a_place_is_that_of_torchrun(monkeypatch):
-    assert processes.place_by_environment() is None
+    assert processes.rank_from_environment() is None
     told = {"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4}
     for name, value in {**told, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
-    assert processes.place_by_environment() == Place(*told.values())
+    assert processes.rank_from_environment() == Rank(*told.values())
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert processes.place_by_environment() is None
+    assert processes.rank_from_environment() is None
 
 
 def test_a_place_ends_with_its_block():
-    with processes.at(Place(1, 3)):
+    with processes.at(Rank(1, 3)):
         assert (processes.rank(), processes.size()) == (1, 3)
     assert (processes.rank(), processes.size()) == (0, 1)
 
@@ -91,8 +91,8 @@ def learned_by_ppo(shuffle):
         minibatches=MINIBATCHES,
         shuffle=shuffle,
         lr_schedule="adaptive",
-        normalise_values=True,
-        separate_clips=True,
+        normalize_values=True,
+        clip_per_network=True,
         two_heads=True,
     )
     ppo = PPO(VectorEncoder(reader(D)), actions(A), settings, seed=processes.rank())
@@ -164,7 +164,7 @@ def learned_by_bonus(makers, name):
         window = windows(seed)
         own = share(torch.arange(B))
         rewards, metrics = bonus.learn(window[own])
-        found.append((processes.joined(rewards), metrics))
+        found.append((processes.all_gather(rewards), metrics))
     return bonus.state_dict(), found
 
 
@@ -216,20 +216,20 @@ def test_bonuses_stay_the_same_where_every_process_draws_its_own_masks(name):
 
 
 def statistics():
-    running, normaliser = RunningMeanStd((D,)), Normaliser(D)
+    running, normalizer = RunningMeanStd((D,)), Normalizer(D)
     scale, paid = BonusScale(schedule="linear", over_steps=1000), []
     for seed in range(ROUNDS):
         generator = torch.Generator().manual_seed(seed)
         items = torch.randn(B, D, generator=generator) * 2 + seed
         # Not the same number in each: the first has none in the first round.
         running.update_together(items if processes.size() == 1 else items[_uneven(seed)])
-        normaliser.watch(share(items))
-        normaliser.sync()
+        normalizer.update_stats(share(items))
+        normalizer.sync()
         streams = [torch.rand(4, B, generator=generator) for _ in range(2)]
         streams = [share(stream.T.contiguous()).T for stream in streams]
         rewards = scale.combine(*streams)
-        paid.append((processes.joined(rewards.total.contiguous(), dim=1), rewards.share))
-    return running.state_dict(), normaliser.state_dict(), scale.state_dict(), paid
+        paid.append((processes.all_gather(rewards.total.contiguous(), dim=1), rewards.share))
+    return running.state_dict(), normalizer.state_dict(), scale.state_dict(), paid
 
 
 def _uneven(seed):
@@ -251,13 +251,13 @@ def test_statistics_are_those_of_all_processes():
 def episodes():
     """Four environments; in round t environment t ends, as does the last one in every round."""
     own = share(torch.arange(4)).numpy()
-    observer = Episodes(len(own), remember=3)
+    callback = Episodes(len(own), remember=3)
     for t in range(3):
         ended = (own == t) | (own == 3)
         info = {"final_info": {"success": own == 3}} if ended.any() else {}
         rewards = np.where((own == 3) & (t > 0), 1.0, 0.0)
-        observer.step(Step(None, own, None, rewards, ended, np.zeros_like(ended), info))
-    return observer.metrics(), observer.total
+        callback.step(Step(None, own, None, rewards, ended, np.zeros_like(ended), info))
+    return callback.metrics(), callback.total
 
 
 def test_metrics_are_about_the_episodes_of_all_processes():

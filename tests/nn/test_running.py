@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimex.nn.running import Normaliser, RunningMeanStd
+from mimex.nn.running import Normalizer, RunningMeanStd
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=6), min_size=1, max_size=5))
@@ -18,12 +18,12 @@ def test_batches_in_any_split_give_the_statistics_of_the_whole(batches):
     assert running.count == len(whole)
 
 
-def test_normalise_clips_and_does_nothing_before_data():
+def test_normalize_clips_and_does_nothing_before_data():
     running = RunningMeanStd((2,))
     x = torch.tensor([[3.0, -4.0]])
-    assert torch.equal(running.normalise(x, 5.0), x)
+    assert torch.equal(running.normalize(x, 5.0), x)
     running.update(torch.tensor([[0.0, 0.0], [2.0, 2.0]]))  # mean 1, std 1
-    got = running.normalise(torch.tensor([[2.0, 100.0]]), 5.0)
+    got = running.normalize(torch.tensor([[2.0, 100.0]]), 5.0)
     assert got.tolist()[0] == pytest.approx([1.0, 5.0], abs=1e-5)
 
 
@@ -41,28 +41,28 @@ def test_state_round_trip_and_misfit():
 
 
 def test_statistics_stand_still_until_they_settle():
-    normaliser = Normaliser(1)
+    normalizer = Normalizer(1)
     data = torch.tensor([[1.0], [3.0]])
-    normaliser.watch(data)
-    assert torch.equal(normaliser(data), data)
-    normaliser.sync()
-    torch.testing.assert_close(normaliser(data), torch.tensor([[-1.0], [1.0]]))
+    normalizer.update_stats(data)
+    assert torch.equal(normalizer(data), data)
+    normalizer.sync()
+    torch.testing.assert_close(normalizer(data), torch.tensor([[-1.0], [1.0]]))
 
 
 def test_far_numbers_are_cut_off():
-    normaliser = Normaliser(1)
-    normaliser.watch(torch.tensor([[-1.0], [1.0]]))
-    normaliser.sync()
-    assert normaliser(torch.tensor([[100.0]])).item() == 5.0
+    normalizer = Normalizer(1)
+    normalizer.update_stats(torch.tensor([[-1.0], [1.0]]))
+    normalizer.sync()
+    assert normalizer(torch.tensor([[100.0]])).item() == 5.0
 
 
-def test_a_saved_normaliser_continues_exactly():
-    one, other = Normaliser(3), Normaliser(3)
-    one.watch(torch.randn(50, 3))
+def test_a_saved_normalizer_continues_exactly():
+    one, other = Normalizer(3), Normalizer(3)
+    one.update_stats(torch.randn(50, 3))
     one.sync()
-    one.watch(torch.randn(50, 3))  # seen, not settled
+    one.update_stats(torch.randn(50, 3))  # seen, not settled
     other.load_state_dict(one.state_dict())
-    for normaliser in (one, other):
-        normaliser.sync()
+    for normalizer in (one, other):
+        normalizer.sync()
     data = torch.randn(4, 3)
     assert torch.equal(one(data), other(data))

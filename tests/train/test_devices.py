@@ -73,7 +73,7 @@ def training(agent, folder, device, bonus="mimex", more=0):
 )
 def test_agents_train_on_a_gpu_with_every_bonus(agent, bonus, tmp_path):
     steps, run = training(agent, tmp_path, "cuda", bonus)
-    rows = list(run.rows(steps))
+    rows = list(run.train(steps))
     assert run.agent.updates > 0
     assert rows
     run.record(tmp_path)
@@ -84,7 +84,7 @@ def test_agents_train_on_a_gpu_with_every_bonus(agent, bonus, tmp_path):
 @pytest.mark.parametrize("agent", ["ppo", "drqv2"])
 def test_a_run_is_continued_on_another_device(agent, first, then, tmp_path):
     steps, run = training(agent, tmp_path, first)
-    list(run.rows(steps))
+    list(run.train(steps))
     run.agent.save()
     checkpoint.save(tmp_path / "state.safetensors", run.state_dict())
     before = run.agent.updates
@@ -92,13 +92,13 @@ def test_a_run_is_continued_on_another_device(agent, first, then, tmp_path):
     again.load_state_dict(checkpoint.load(tmp_path / "state.safetensors"))
     for name, weights in run.agent.algorithm.network.state_dict().items():
         assert torch.equal(again.agent.algorithm.network.state_dict()[name].cpu(), weights.cpu())
-    assert list(again.rows(longer))
+    assert list(again.train(longer))
     assert again.agent.updates > before
 
 
 def test_where_random_numbers_begin_anew_they_are_not_those_of_the_start(tmp_path):
     steps, run = training("ppo", tmp_path, "cuda")
-    list(run.rows(steps))
+    list(run.train(steps))
     _, fresh = training("ppo", tmp_path, "cpu")
     start = fresh.agent.algorithm.generator.get_state()
     fresh.load_state_dict(run.state_dict())

@@ -47,7 +47,7 @@ def test_where_all_is_well_nothing_is_said():
         ({"ppo/approx_kl": 1e-6}, "stopped moving", "--ppo.lr-schedule adaptive"),
         ({"train/episode_steps": 15.0}, "shorter, from 400 steps to", "--bonus"),
         ({"ppo/std": 0.1}, "std has collapsed, from 1 to 0.1", "--ppo.min-std"),
-        ({"ppo/explained_variance": -0.2}, "explains nothing", "--ppo.normalise-values"),
+        ({"ppo/explained_variance": -0.2}, "explains nothing", "--ppo.normalize-values"),
     ],
 )
 def test_each_alarm_is_given_once_with_its_remedy(change, what, remedy):
@@ -136,8 +136,8 @@ def run(**settings):
         seed=0,
         clock=Clock(),
     )
-    observers = {"episodes": Episodes(64, remember=100)}
-    yield from Training(env, agent, observers, seed=0, clock=agent.clock).rows(10**9)
+    callbacks = {"episodes": Episodes(64, remember=100)}
+    yield from Training(env, agent, callbacks, seed=0, clock=agent.clock).train(10**9)
     env.close()
 
 
@@ -152,7 +152,7 @@ def alarms(rows, most):
 
 @pytest.mark.slow
 def test_a_real_agent_that_ends_its_episodes_is_told_of():
-    rows = run(lr_schedule="adaptive", normalise_values=True, separate_clips=True, clip=0.2)
+    rows = run(lr_schedule="adaptive", normalize_values=True, clip_per_network=True, clip=0.2)
     assert any("episodes have become shorter" in words for words in alarms(rows, 400))
 
 

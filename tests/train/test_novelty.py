@@ -42,10 +42,10 @@ def test_a_record_begins_a_new_map_but_not_a_new_coverage():
 
 def test_the_map_from_above_is_the_coverage_without_its_height():
     rng = np.random.default_rng(1)
-    places = rng.uniform(-0.2, 1.4, (300, 3))
+    positions = rng.uniform(-0.2, 1.4, (300, 3))
     coverage, novelty = Coverage(), NoveltyMap(HandPlanes())
-    coverage.visit(places)
-    novelty.visit(places, np.zeros(300))
+    coverage.visit(positions)
+    novelty.visit(positions, np.zeros(300))
     above, side = (plane["visits"] > 0 for plane in novelty.take())
     assert not (coverage.visited.any(axis=2) & ~above).any()
     assert not (coverage.visited.any(axis=1) & ~side).any()

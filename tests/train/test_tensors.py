@@ -48,7 +48,7 @@ def test_numbers_are_those_of_the_way_over_numpy(device):
     rows, states = [], []
     for tensors in (True, False):
         run = training(device, tensors=tensors)
-        rows.append(list(run.rows(16 * ENVS * 8)))
+        rows.append(list(run.train(16 * ENVS * 8)))
         assert isinstance(run.observation, torch.Tensor) == tensors
         states.append(run.agent.algorithm.state_dict()["network"])
     for ours, theirs in zip(*rows, strict=True):
@@ -73,7 +73,9 @@ def test_a_step_reads_which_episodes_ended_and_nothing_else(device, monkeypatch)
         for _ in range(60):
             with Crossings(ENVS) as seen:
                 metrics = run.advance(10**9)
-            if metrics is None and not run.agent.resting:  # not where the rollout is learned from
+            if (
+                metrics is None and not run.agent.can_checkpoint
+            ):  # not where the rollout is learned from
                 ended = bool(run.agent.rollout.ended[run.agent._filled - 1].any())
                 found[ended].append(seen.shapes)
         return found
@@ -89,10 +91,10 @@ def test_a_step_reads_which_episodes_ended_and_nothing_else(device, monkeypatch)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_run_continues_exactly_from_tensors(device):
     straight, first, second = (training(device, tensors=True) for _ in range(3))
-    rows = list(straight.rows(16 * ENVS * 6))
-    again = list(first.rows(16 * ENVS * 3))
+    rows = list(straight.train(16 * ENVS * 6))
+    again = list(first.train(16 * ENVS * 3))
     assert second.load_state_dict(first.state_dict())
-    again += list(second.rows(16 * ENVS * 6))
+    again += list(second.train(16 * ENVS * 6))
     for ours, theirs in zip(rows, again, strict=True):
         for name in ours:
             assert name.startswith("time/") or ours[name] == theirs[name], name
@@ -121,7 +123,7 @@ def test_tensors_of_any_environment_are_learned_from_as_numpys_are(monkeypatch):
         env.tensors = kind is InTensors
         monkeypatch.setattr("mimex.commands.build.make_env", lambda *_, env=env: env)
         run = make_training(config)
-        rows.append(list(run.rows(8 * ENVS * 4)))
+        rows.append(list(run.train(8 * ENVS * 4)))
         assert isinstance(run.observation, torch.Tensor) == run.agent.tensors == env.tensors
     for ours, theirs in zip(*rows, strict=True):
         for name in ours.keys() | theirs.keys():

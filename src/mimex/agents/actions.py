@@ -1,4 +1,4 @@
-"""Actions: as the environments take them, and the policies over them that PPO can learn."""
+"""Conversion of actions for the environments, and action distributions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch import Generator, Tensor, nn
 from mimex.types import Metrics
 
 
-class ActionWriter:
-    """Turns an agent's actions into what the environments take.
+class ActionAdapter:
+    """Converts an agent's actions to the environments' format.
 
-    A Box's numbers are -1 to 1 for the agent, whatever the task's own bounds; beyond them they are
-    cut off. Where a bound is infinite numbers go as they are. Discrete actions are one-hot codes;
-    those of a MultiDiscrete or MultiBinary are such codes one after the other.
+    For a bounded Box, the agent's range [-1, 1] is scaled to the bounds, and actions beyond it are
+    clipped. With an infinite bound, actions are passed on unchanged. Discrete actions are one-hot
+    codes; those of a MultiDiscrete or MultiBinary are concatenated.
 
     Attributes:
-        size: Numbers of an action as the agent has it.
-        sizes: Of each one-hot code; empty for a Box.
+        size: Dimensions of the agent's actions.
+        sizes: Size of each one-hot code; empty for a Box.
         discrete: Whether actions are one-hot codes.
 
     Args:
-        space: Of a single action.
+        space: The single action space.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -59,15 +59,15 @@ class ActionWriter:
         self.size = sum(self.sizes) if self.discrete else math.prod(self._shape)
 
     def __call__(self, actions: Tensor) -> NDArray[Any]:
-        """Actions ``(B, size)`` as the environments take them."""
+        """Actions ``(B, size)`` in the environments' format."""
         return self.tensors(actions).cpu().numpy().astype(self._dtype, copy=False)
 
     def clipped(self, actions: Tensor) -> Tensor:
-        """Actions ``(..., size)`` as the environments receive them, in the agent's own units."""
+        """Actions ``(..., size)`` clipped as for the environments, in the agent's units."""
         return actions.clip(-1.0, 1.0) if self._clipped else actions
 
     def tensors(self, actions: Tensor) -> Tensor:
-        """The same where the actions are, for environments that take tensors."""
+        """The same as tensors on the actions' device."""
         if self.discrete:
             chosen = [code.argmax(1) for code in actions.split_with_sizes(self.sizes, 1)]
             values = torch.stack(chosen, 1) + self._start.to(actions.device)
@@ -80,12 +80,12 @@ class ActionWriter:
 
 
 class Gaussian(nn.Module):
-    """Means from the network, and a deviation for each number that does not depend on the state.
+    """A diagonal Gaussian with a state-independent standard deviation.
 
     Args:
-        size: Numbers of an action.
-        initial_std: Deviation at the start.
-        min_std: Below this it does not fall.
+        size: Dimensions of an action.
+        initial_std: Initial standard deviation.
+        min_std: Lower bound of the standard deviation.
     """
 
     def __init__(self, size: int, initial_std: float, min_std: float) -> None:
@@ -94,41 +94,41 @@ class Gaussian(nn.Module):
         self.log_std = nn.Parameter(torch.full((size,), math.log(initial_std)))
 
     def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
-        """Draws an action for each row of outputs ``(B, A)``."""
+        """Samples an action for each row of means ``(B, A)``."""
         noise = torch.randn(outputs.shape, generator=generator, device=outputs.device)
         return torch.addcmul(outputs, noise, self.log_std.exp())
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The likeliest action of each row."""
+        """The most likely action of each row."""
         return outputs
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        """Log-densities or log-probabilities ``(B,)`` of actions."""
-        deviations = (actions - outputs) * (-self.log_std).exp()
+        """Log-probabilities ``(B,)`` of actions."""
+        z = (actions - outputs) * (-self.log_std).exp()
         constant = 0.5 * self.size * math.log(2 * math.pi)
-        return -0.5 * deviations.square().sum(1) - (self.log_std.sum() + constant)
+        return -0.5 * z.square().sum(1) - (self.log_std.sum() + constant)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """``(B,)``."""
+        """Entropies ``(B,)``."""
         each = self.log_std.sum() + 0.5 * self.size * (1 + math.log(2 * math.pi))
         return each.expand(len(outputs))
 
     @torch.no_grad()
     def keep_floor(self) -> None:
-        """Brings the deviation back to its floor."""
+        """Clamps the standard deviation to its lower bound."""
         if self.min_std > 0:
             self.log_std.clamp_(min=math.log(self.min_std))
 
     def metrics(self) -> Metrics:
-        """What the policy looks like now."""
+        """The mean standard deviation."""
         return {"ppo/std": float(self.log_std.detach().exp().mean())}
 
 
 class Categorical(nn.Module):
-    """Logits from the network for independent choices; actions are their one-hot codes.
+    """Independent categorical distributions; actions are concatenated one-hot codes.
 
     Args:
-        sizes: How many values each choice has.
+        sizes: Number of categories of each.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ class Categorical(nn.Module):
         self.sizes = list(sizes)
 
     def sample(self, outputs: Tensor, generator: Generator) -> Tensor:
-        """Draws an action for each row of logits ``(B, sum(sizes))``."""
+        """Samples an action for each row of logits ``(B, sum(sizes))``."""
         drawn = (
             torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
             for logits in outputs.split_with_sizes(self.sizes, 1)
@@ -164,16 +164,16 @@ class Categorical(nn.Module):
         )
 
     def keep_floor(self) -> None:
-        """There is none."""
+        """Does nothing: there is no standard deviation."""
 
     def metrics(self) -> Metrics:
         return {}
 
 
 def distribution_for(
-    actions: ActionWriter, initial_std: float, min_std: float
+    actions: ActionAdapter, initial_std: float, min_std: float
 ) -> Gaussian | Categorical:
-    """The policy for a kind of actions."""
+    """The action distribution for an action space."""
     if actions.discrete:
         return Categorical(actions.sizes)
     return Gaussian(actions.size, initial_std, min_std)

@@ -1,8 +1,8 @@
 """DrQ-v2: DDPG with twin critics on randomly shifted frames (Yarats et al., 2021).
 
-Batches go through the networks in small pieces, on all worker threads (``mimex.use_workers``):
-on a CPU, fresh memory for large temporaries costs more than arithmetic. Gradients of pieces are
-added up in their order, so results do not depend on the number of threads.
+Batches are processed in small chunks on all worker threads (``mimex.use_workers``): on a CPU,
+allocating large temporaries costs more than arithmetic. Gradients of chunks are summed in order, so
+results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.actions import ActionWriter
-from mimex.agents.encoders import IMAGE, VECTOR, ObservationReader
+from mimex.agents.actions import ActionAdapter
+from mimex.agents.encoders import IMAGE, VECTOR, ObsAdapter
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.factory import seed_for
 from mimex.agents.off_policy import Encoded, OffPolicyAgent
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
-from mimex.data.rollout import Stored
+from mimex.data.rollout import ObsDict
 from mimex.data.transitions import Observations, Transitions
 from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from mimex.config import TrainConfig
 
 IMAGES_AT_ONCE = 16
-"""Stacks of frames that go through the encoder at once on a thread."""
+"""Chunk size of the encoder, in stacks of frames."""
 
 ROWS_AT_ONCE = 128
-"""Features of so many stacks go through actor and critic at once on a thread."""
+"""Chunk size of actor and critic, from images."""
 
 VECTORS_AT_ONCE = 256
-"""Vectors that go through all networks at once on a thread."""
+"""Chunk size of all networks, from vectors."""
 
 FeatureKind = Literal["trunk", "encoder"]
 
@@ -56,40 +56,41 @@ class DrQv2Settings:
     """Settings of DrQ-v2; the defaults are the published ones."""
 
     lr: float = 1e-4
-    """Learning rate of Adam, of encoder, actor and critic."""
+    """Learning rate of Adam for encoder, actor and critic."""
     batch: int = 256
-    """Transitions of an update."""
+    """Batch size."""
     n_step: int = 3
-    """Steps of reward before a target bootstraps."""
+    """Steps of n-step returns."""
     discount: float = 0.99
-    """Gamma."""
+    """Discount factor (gamma)."""
     tau: float = 0.01
-    """Share of the critic that its slow copy takes over at each update."""
+    """Target network EMA rate (tau)."""
     update_every: int = 2
-    """Agent steps from one update to the next."""
+    """Agent steps per update."""
     seed_steps: int = 2000
-    """Agent steps before the first update (published: 4,000 frames at two frames a step)."""
+    """Agent steps before the first update (published: 4,000 frames at two frames per step)."""
     random_steps: int = 2000
-    """Agent steps at the start whose actions are uniformly random."""
+    """Agent steps with uniformly random actions at the start."""
     std_start: float = 1.0
-    """Standard deviation of the exploration noise at the start, in units of action."""
+    """Initial standard deviation of the exploration noise, in units of action."""
     std_end: float = 0.1
-    """The same at the end of its schedule."""
+    """Final standard deviation of the exploration noise."""
     std_steps: int = 100_000
-    """Agent steps over which it falls (published: 100,000 for easy tasks, 500,000 for medium ones,
-    2,000,000 for hard ones)."""
+    """Agent steps over which the noise is annealed (published: 100,000 for easy tasks, 500,000 for
+    medium ones, 2,000,000 for hard ones)."""
     std_clip: float = 0.3
-    """Noise is cut off here when learning, in units of action."""
+    """Clip range of the noise in updates, in units of action."""
     shift: int = 4
-    """Largest random shift of frames (pixels)."""
+    """Maximum random shift of images (pixels)."""
     filters: int = 32
     """Filters of each of the encoder's four convolutions."""
     trunk: int = 50
-    """Numbers that actor and critic make of the encoder's features."""
+    """Output features of the trunk of actor and critic."""
     hidden: int = 1024
     """Width of the two hidden layers of actor and critic."""
     features: FeatureKind = "trunk"
-    """What the bonus sees: the critic's "trunk" or the "encoder" before it (39,200 numbers)."""
+    """Features for the bonus: the critic's "trunk", or the "encoder" before it (39,200
+    features)."""
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch", "n_step", "update_every", "std_start", "std_steps", "std_clip"):
@@ -103,8 +104,8 @@ class DrQv2Settings:
 
     def std(self, step: int) -> float:
         """The standard deviation of the noise at an agent step."""
-        done = min(step / self.std_steps, 1.0)
-        return (1 - done) * self.std_start + done * self.std_end
+        progress = min(step / self.std_steps, 1.0)
+        return (1 - progress) * self.std_start + progress * self.std_end
 
 
 def _require(name: str, value: object, holds: bool, expected: str) -> None:
@@ -119,9 +120,9 @@ MIMEX = DrQv2Settings(batch=1024, n_step=1)
 """The variant of the MIMEx release."""
 
 SMALL_STATE = replace(PUBLISHED, hidden=256, lr=1e-3, features="encoder")
-"""DrQ-v2 of the cpu preset from a small state, which is some ten numbers, and is what the bonus
-sees. Return on cartpole_swingup after
-30,000 frames with the published learning rate of 1e-4: 247, with this one: 717 (seed 0)."""
+"""DrQ-v2 of the cpu preset from a state of some ten dimensions, which is also the bonus's input.
+Return on cartpole_swingup after 30,000 frames with the published learning rate of 1e-4: 247, with
+this one: 717 (seed 0)."""
 
 SMALL_PIXELS = replace(PUBLISHED, batch=64, filters=16, shift=2, hidden=256, lr=3e-4)
 """DrQ-v2 of the small preset, from images of the control suite: 100,000 frames take a core 28
@@ -130,33 +131,32 @@ published size does (docs/results.md); with a learning rate of 1e-3 the policy g
 cannot be compared with published ones."""
 
 REPLAY_ENVS = 8
-"""Environments of DrQ-v2 on PixMC-Sparse."""
+"""Parallel environments of DrQ-v2 on PixMC-Sparse."""
 
 REPLAY_PIXELS = replace(PUBLISHED, std_steps=500_000)
 REPLAY_STATE = replace(SMALL_STATE, std_steps=500_000)
-"""DrQ-v2 on PixMC-Sparse, whose tasks are not easy: the noise falls as in those of the control
-suite that DrQ-v2 calls medium."""
+"""DrQ-v2 on PixMC-Sparse: the noise schedule is that of DrQ-v2's medium tasks."""
 
 EDGE = 1e-6
-"""Actions stay this far inside of [-1, 1] (DrQ-v2)."""
+"""Margin of actions to the bounds of [-1, 1] (DrQ-v2)."""
 
 
 class InputEncoder(nn.Module):
-    """Vectors as they are, pictures by convolutions, or both, one behind the other.
+    """Encodes images with a CNN, and concatenates the vector unchanged.
 
-    Numbers beside a picture travel as planes of bytes behind its own, so that a replay buffer
-    keeps one array for an observation.
+    A vector beside an image is packed into additional channels of its bytes, so that the replay
+    buffer stores one array per observation.
 
     Attributes:
-        shape: Of an observation: ``(C, H, W)`` bytes, or ``(D,)`` numbers.
-        features: Numbers that come out.
+        shape: Shape of a packed observation: ``(C, H, W)`` uint8, or ``(D,)``.
+        features: Output dimensions.
 
     Args:
-        reader: Of the observations.
-        filters: Of each convolution.
+        reader: Converts observations.
+        filters: Filters of each convolution.
     """
 
-    def __init__(self, reader: ObservationReader, filters: int) -> None:
+    def __init__(self, reader: ObsAdapter, filters: int) -> None:
         super().__init__()
         self.shape: tuple[int, ...] = (reader.vector,)
         self.features, self.vector, self.depth = reader.vector, reader.vector, 0
@@ -168,8 +168,8 @@ class InputEncoder(nn.Module):
             self.pixels = PixelEncoder(self.depth, side, filters)
             self.features += self.pixels.features
 
-    def pack(self, stored: Stored) -> Tensor:
-        """What was read of observations as one tensor ``(B, *shape)``."""
+    def pack(self, stored: ObsDict) -> Tensor:
+        """Packs observations into one tensor ``(B, *shape)``."""
         if self.pixels is None or not self.vector:
             return stored[VECTOR if self.pixels is None else IMAGE]
         image, (depth, height, width) = stored[IMAGE], self.shape
@@ -178,9 +178,9 @@ class InputEncoder(nn.Module):
         return torch.cat([image, planes], dim=1)
 
     def shifted(self, packed: Tensor, shifts: Tensor) -> Tensor:
-        """The same with the pictures moved by ``shifts`` ``(B, 2)``."""
-        pictures = shift(packed[:, : self.depth], shifts)
-        return torch.cat([pictures, packed[:, self.depth :]], 1) if self.vector else pictures
+        """Shifts the images of packed observations by ``shifts`` ``(B, 2)``."""
+        images = shift(packed[:, : self.depth], shifts)
+        return torch.cat([images, packed[:, self.depth :]], 1) if self.vector else images
 
     def forward(self, packed: Tensor) -> Tensor:
         """Features ``(B, features)``."""
@@ -194,7 +194,7 @@ class InputEncoder(nn.Module):
 
 
 class Actor(nn.Module):
-    """The policy: trunk and perceptron, to the mean of each action in (-1, 1)."""
+    """The policy: trunk and MLP; the mean of each action is in (-1, 1)."""
 
     def __init__(self, features: int, action_dim: int, settings: DrQv2Settings) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Twin values of an action: one trunk, two perceptrons."""
+    """Twin Q-functions: one trunk, two MLPs."""
 
     def __init__(self, features: int, action_dim: int, settings: DrQv2Settings) -> None:
         super().__init__()
@@ -219,13 +219,13 @@ class Critic(nn.Module):
         self.q2 = mlp(widths, activation=_relu, gain=1.0)
 
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
-        """Both values ``(2, B)``."""
+        """Both Q-values ``(2, B)``."""
         inputs = torch.cat([self.trunk(features), actions], dim=1)
         return torch.stack([self.q1(inputs).squeeze(1), self.q2(inputs).squeeze(1)])
 
 
 def noisy(mean: Tensor, noise: Tensor) -> Tensor:
-    """Means plus noise, kept inside of [-1, 1]; the gradient passes as if they were not."""
+    """Means plus noise, clipped to [-1, 1] with a straight-through gradient."""
     actions = mean + noise
     return actions + (actions.clamp(-1 + EDGE, 1 - EDGE) - actions).detach()
 
@@ -242,22 +242,22 @@ def _relu() -> nn.Module:
 
 
 class DrQv2:
-    """The agent, with all it needs to go on after a restart.
+    """Encoder, actor and twin critics with their optimizers, on the device of ``reader``.
 
     Attributes:
-        shape: Of what it sees: ``(stack * C, H, W)`` uint8 frames, or ``(D,)`` numbers.
+        shape: Shape of an observation: ``(stack * C, H, W)`` uint8 frames, or ``(D,)``.
 
     Args:
-        reader: Of the observations: pictures, numbers or both; where it reads to, it works.
-        actions: What they are to the environments: numbers.
-        settings: Of the algorithm.
-        seed: Of the initial weights, the noise and the shifts.
+        reader: Converts observations: images, vectors or both.
+        actions: Converts actions for the environments; continuous.
+        settings: The hyperparameters.
+        seed: Seed of the initial weights, the noise and the shifts.
     """
 
     def __init__(
         self,
-        reader: ObservationReader,
-        actions: ActionWriter,
+        reader: ObsAdapter,
+        actions: ActionAdapter,
         settings: DrQv2Settings,
         seed: int = 0,
     ) -> None:
@@ -292,18 +292,18 @@ class DrQv2:
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
         }
-        # A child of the seed: with the seed itself the noise would be the weights' random numbers.
+        # A child of the seed: the seed itself would repeat the random numbers of the weights.
         (of_noise,) = np.random.SeedSequence(seed).spawn(1)
         self.generator = Generator(self.device).manual_seed(int(of_noise.generate_state(1)[0]))
 
     def read(self, observation: Any) -> Tensor:
-        """A batch of observations as the environments gave it, ``(B, *shape)`` on the device."""
+        """A batch of the environments' observations, ``(B, *shape)`` on the device."""
         return self.encoder.pack(self.reader(observation))
 
     def policy(
         self, observation: Any, *, deterministic: bool = True, step: int = 0
     ) -> NDArray[Any]:
-        """Actions, as the environments take them, for a batch of their observations."""
+        """Actions in the environments' format, for a batch of their observations."""
         return self.actions(self.act(self.read(observation), step, deterministic=deterministic))
 
     @torch.no_grad()
@@ -320,14 +320,13 @@ class DrQv2:
 
     @torch.no_grad()
     def features(self, observations: Tensor) -> Tensor:
-        """What the bonus sees of observations ``(B, *shape)``, unshifted: ``(B, feature_dim)``."""
+        """The bonus's features ``(B, feature_dim)`` of observations, without random shifts."""
         return self._bonus_features(self.encoder(observations))
 
     def encode(self, batch: Transitions) -> Encoded:
         """Runs the encoder on a batch's observations and on its windows.
 
-        The observation of a transition and all of its window are shifted alike: the picture does
-        not jump within a window.
+        All observations of a window are shifted by the same offset.
         """
         size = len(batch.actions)
         shifts = self._draw_shifts(size, batch.run)
@@ -349,7 +348,7 @@ class DrQv2:
         mode: Callable[[], AbstractContextManager[Any]],
         then: Callable[[Tensor], Tensor] | None = None,
     ) -> list[Tensor]:
-        """What the encoder, and then another function, make of observations, piece by piece."""
+        """Encodes observations in chunks, and applies another function to each."""
 
         def encode(rows: slice) -> Tensor:
             with mode():
@@ -362,7 +361,7 @@ class DrQv2:
         return in_order(encode, cuts(len(observations), self._encoded_at_once))
 
     def _blocks(self, pieces: list[Tensor]) -> list[Tensor]:
-        """Pieces of the encoder's size as blocks of the heads' size."""
+        """Concatenates chunks of the encoder to chunks of actor and critic."""
         each = self._at_once // self._encoded_at_once
         return in_order(torch.cat, [pieces[i : i + each] for i in range(0, len(pieces), each)])
 
@@ -373,7 +372,7 @@ class DrQv2:
         rewards: Tensor | None = None,
         encoded: Encoded | None = None,
     ) -> Metrics:
-        """One step of learning of critic, encoder and actor.
+        """One update of critic, encoder and actor.
 
         Args:
             batch: What to learn from.
@@ -429,7 +428,7 @@ class DrQv2:
         return {"drqv2/critic_loss": loss, "drqv2/value": value}
 
     def _through_encoder(self, pieces: list[Tensor], back: list[Tensor]) -> list[Tensor]:
-        """Gradients of the encoder's parameters, from those of the blocks' features."""
+        """Gradients of the encoder's parameters, from those of its outputs."""
         parameters = tuple(self._encoder)
 
         def gradients(piece: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
@@ -466,7 +465,9 @@ class DrQv2:
             )
         parameters = self._actor if name == "actor" else self._critic
         for parameter, gradient in zip(parameters.values(), total, strict=True):
-            parameter.grad = gradient.contiguous()  # fused Adam pairs numbers by their place
+            parameter.grad = (
+                gradient.contiguous()
+            )  # fused Adam needs the memory layout of the parameter
         self.optimizers[name].step()
 
     @torch.no_grad()
@@ -477,7 +478,7 @@ class DrQv2:
         return seen
 
     def _draw_shifts(self, size: int, run: int = 1) -> Tensor | None:
-        """Shifts ``(size, 2)``, the same ones for each run of rows; none for vectors."""
+        """Random shifts ``(size, 2)``, the same within each run of rows; None for vectors."""
         if not self.pixels or not self.settings.shift:
             return None
         drawn = draw_shifts(-(-size // run), self.settings.shift, self.generator)
@@ -498,7 +499,7 @@ class DrQv2:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
         require_same(self.network.state_dict(), state["network"], "this DrQ-v2")
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizers["actor"], self._actor, state["actor"])
@@ -548,6 +549,6 @@ class DrQv2Agent(OffPolicyAgent):
     @classmethod
     def make_algorithm(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> DrQv2:
         """DrQ-v2 with new weights."""
-        reader = ObservationReader(env.single_observation_space, config.device_name)
-        actions = ActionWriter(env.single_action_space)
+        reader = ObsAdapter(env.single_observation_space, config.device_name)
+        actions = ActionAdapter(env.single_action_space)
         return DrQv2(reader, actions, config.drqv2, seed_for(config, "weights"))

@@ -1,10 +1,10 @@
-"""From observations to what a policy takes: by their kind, and in three steps.
+"""Encoders of observations, in three steps.
 
-``read`` turns what the environment gave into what a rollout keeps, after ``ObservationReader`` has
-sorted it into a picture and a vector; ``embed`` into what the bonus sees, ``join`` into the input
-of actor and critic. A frozen network works in ``read``, so that rollouts keep its features instead
-of images; a network that learns works in ``embed``, and so do statistics that move on: what is kept
-can always be encoded anew.
+``ObsAdapter`` converts an observation to one image and one vector. ``read`` makes of these what a
+rollout stores, ``bonus_features`` the features for the bonus, and ``policy_input`` the input of
+actor and critic. A frozen network runs in ``read``, so that rollouts store its features instead of
+images; a trained network and running statistics are applied in ``bonus_features``, so that stored
+observations can be encoded again.
 """
 
 from __future__ import annotations
@@ -20,40 +20,39 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from mimex.data.rollout import Layout, Stored
+from mimex.data.rollout import Layout, ObsDict
 from mimex.data.spaces import all_discrete
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
-from mimex.nn.running import Normaliser
+from mimex.nn.running import Normalizer
 from mimex.nn.vit import SOURCES, ViT, load_pretrained
 
 IMAGE, VECTOR = "image", "vector"
-"""The parts of what is kept of an observation."""
+"""Names of the parts of a stored observation."""
 
 PROJECTION = 128
-"""Numbers that the policy takes of a picture, and of the joints beside it (MVP)."""
+"""Features of the image projection, and of the vector projection (MVP)."""
 
 VIT_CHUNK = 8
-"""Pictures that go through the ViT on one thread at once."""
+"""Images per forward pass of the ViT on one thread."""
 
 
-class ObservationReader:
-    """Sorts the parts of any observation into one picture and one vector.
+class ObsAdapter:
+    """Converts observations to one image and one vector.
 
-    Boxes of bytes with three dimensions are pictures; all else is flattened, discrete parts as
-    one-hot codes, and parts of a Dict follow each other by name.
+    Three-dimensional uint8 Boxes are images. All else is flattened and concatenated in the order
+    of a Dict's keys, with discrete parts as one-hot codes.
 
     Attributes:
-        image: Shape ``(C, H, W)`` of the picture, or None.
-        vector: Numbers of the vector; 0 where there is nothing but a picture.
-        groups: First index of each key of a Dict observation in the vector, and the one past its
-            last.
-        discrete: Whether all of the observation is discrete: the vector is one-hot codes.
-        codes: ``(vector,)``, whether a number is of a discrete part: 0 or 1, and best left so.
+        image: Shape ``(C, H, W)`` of the image, or None.
+        vector: Dimensions of the vector; 0 if there is only an image.
+        groups: Start and end index in the vector of each key of a Dict observation.
+        discrete: Whether the whole observation is discrete: the vector is one-hot codes.
+        codes: ``(vector,)`` bool: which dimensions are one-hot codes, which are not normalized.
 
     Args:
-        space: Of a single observation.
-        device: Where tensors shall be.
+        space: The single observation space.
+        device: Device of the tensors.
     """
 
     def __init__(self, space: spaces.Space[Any], device: torch.device | str = "cpu") -> None:
@@ -62,8 +61,8 @@ class ObservationReader:
         images = [name for name, part in parts.items() if _is_image(part)]
         if len(images) > 1:
             raise ValueError(
-                f"the observation has {len(images)} pictures ({', '.join(images)}), but one is "
-                "what agents take: leave the others out with gymnasium's FilterObservation"
+                f"the observation has {len(images)} images ({', '.join(images)}), but agents take "
+                "one: leave the others out with gymnasium's FilterObservation"
             )
         self._image = images[0] if images else None
         self.image: tuple[int, int, int] | None = None
@@ -89,28 +88,28 @@ class ObservationReader:
 
     @property
     def square_image(self) -> tuple[int, int]:
-        """Depth and side of the picture; an error if it is no square, as convolutions need."""
+        """Channels and width of the image; an error if it is not square."""
         assert self.image is not None
         depth, height, width = self.image
         if height != width:
             raise ValueError(
-                f"pictures of {height} x {width} pixels; agents take square ones: resize them "
+                f"images of {height} x {width} pixels; agents take square ones: resize them "
                 "with gymnasium's ResizeObservation"
             )
         return depth, height
 
     @property
     def layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """What is kept of an observation."""
+        """Shapes and types of a stored observation."""
         found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
         if self.image is not None:
             found[IMAGE] = (self.image, torch.uint8)
         return found | {VECTOR: ((self.vector,), torch.float32)}
 
-    def __call__(self, observation: Any) -> Stored:
-        """A batch of observations as the environments gave it, as tensors on the device."""
+    def __call__(self, observation: Any) -> ObsDict:
+        """A batch of the environments' observations, as tensors on the device."""
         parts = observation if isinstance(self.space, spaces.Dict) else {"": observation}
-        found: Stored = {}
+        found: ObsDict = {}
         if self._image is not None:
             image = torch.as_tensor(parts[self._image], device=self.device)
             found[IMAGE] = image.movedim(-1, 1) if self._channels_last else image
@@ -155,22 +154,21 @@ def _width(name: str, space: spaces.Space[Any]) -> int:
 
 
 class Encoder(nn.Module, ABC):
-    """What one kind of observation needs.
+    """Encodes one kind of observation.
 
     Attributes:
-        layout: What a rollout keeps of an observation.
-        feature_dim: Numbers that the bonus sees of an observation.
-        width: Numbers that actor and critic take.
-        chunk: Rows that go through the networks at once, so that what they leave behind stays in
-            cache.
+        layout: Shapes and types of a stored observation.
+        feature_dim: Dimensions of the bonus's features.
+        width: Dimensions of the input of actor and critic.
+        chunk: Rows per forward pass, so that activations stay in cache.
         normalizer: Normalizes the vector that every observation has.
-        device: Where it works.
+        device: Device of the networks.
 
     Args:
-        reader: Of the observations.
-        layout: What a rollout keeps of an observation.
-        feature_dim: Features that the bonus sees.
-        width: Inputs of actor and critic.
+        reader: Converts observations.
+        layout: Shapes and types of a stored observation.
+        feature_dim: Dimensions of the bonus's features.
+        width: Dimensions of the input of actor and critic.
         normalize: Whether the vector is normalized by running statistics of the observations.
         clip: Where it is clipped; if normalized, in standard deviations.
     """
@@ -179,7 +177,7 @@ class Encoder(nn.Module, ABC):
 
     def __init__(
         self,
-        reader: ObservationReader,
+        reader: ObsAdapter,
         layout: Layout,
         feature_dim: int,
         width: int,
@@ -190,7 +188,7 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.layout, self.feature_dim, self.width = layout, feature_dim, width
         self.reader, self.device = reader, reader.device
-        self.normalizer = Normaliser(
+        self.normalizer = Normalizer(
             reader.vector, reader.device, reader.codes, follow=normalize, clip=clip
         )
 
@@ -203,37 +201,37 @@ class Encoder(nn.Module, ABC):
         """Uses the statistics of all observations so far, from now on."""
         self.normalizer.sync()
 
-    def read(self, observation: Any, *, watch: bool = False) -> Stored:
-        """What a rollout keeps of observations; ``watch`` takes them into the statistics."""
+    def read(self, observation: Any, *, update_stats: bool = False) -> ObsDict:
+        """Observations as a rollout stores them; ``update_stats`` adds them to the statistics."""
         stored = self.reader(observation)
-        if watch:
-            self.normalizer.watch(stored[VECTOR])
+        if update_stats:
+            self.normalizer.update_stats(stored[VECTOR])
         return stored
 
     @abstractmethod
-    def embed(self, stored: Stored) -> Tensor:
-        """What the bonus sees, ``(B, feature_dim)``; with gradient where a network learns."""
+    def bonus_features(self, stored: ObsDict) -> Tensor:
+        """Features for the bonus, ``(B, feature_dim)``; with gradient if a network is trained."""
 
     @abstractmethod
-    def join(self, stored: Stored, features: Tensor) -> Tensor:
-        """The input of actor and critic ``(B, width)``, given what ``embed`` gave."""
+    def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
+        """The input of actor and critic ``(B, width)``, given the bonus's features."""
 
 
 class VectorEncoder(Encoder):
     """Vectors, the same for the policy and for the bonus.
 
     Args:
-        reader: Of the observations.
+        reader: Converts observations.
         shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
-    def __init__(self, reader: ObservationReader, **shared: Any) -> None:
+    def __init__(self, reader: ObsAdapter, **shared: Any) -> None:
         super().__init__(reader, reader.layout, reader.vector, reader.vector, **shared)
 
-    def embed(self, stored: Stored) -> Tensor:
+    def bonus_features(self, stored: ObsDict) -> Tensor:
         return self.normalizer(stored[VECTOR])
 
-    def join(self, stored: Stored, features: Tensor) -> Tensor:
+    def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
         return features
 
 
@@ -241,13 +239,13 @@ class ConvolutionalEncoder(Encoder):
     """Images, and a vector beside them, with a small CNN that is trained with the policy.
 
     Args:
-        reader: Of the observations.
+        reader: Converts observations.
         shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
     chunk = 128
 
-    def __init__(self, reader: ObservationReader, **shared: Any) -> None:
+    def __init__(self, reader: ObsAdapter, **shared: Any) -> None:
         depth, height = reader.square_image
         network = ConvEncoder(height, depth=depth)
         beside = PROJECTION if reader.vector else 0
@@ -256,11 +254,11 @@ class ConvolutionalEncoder(Encoder):
         self.network = network
         self.project_vector = nn.Linear(reader.vector, PROJECTION) if beside else None
 
-    def embed(self, stored: Stored) -> Tensor:
+    def bonus_features(self, stored: ObsDict) -> Tensor:
         features: Tensor = self.network(stored[IMAGE])
         return features
 
-    def join(self, stored: Stored, features: Tensor) -> Tensor:
+    def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
         if self.project_vector is None:
             return features
         joints = self.project_vector(self.normalizer(stored[VECTOR]))
@@ -268,18 +266,18 @@ class ConvolutionalEncoder(Encoder):
 
 
 class FrozenEncoder(Encoder):
-    """Pictures and joints, with a frozen network on the pictures whose features are kept.
+    """Images and a vector, with a frozen ViT whose features are stored.
 
-    This is the recipe of MVP (Xiao et al., 2022): layer norm and projection of the picture's
-    features, and a projection of the joints beside it.
+    As in MVP (Xiao et al., 2022): layer norm and projection of the image features, and a
+    projection of the vector.
 
     Args:
-        network: A pretrained ViT. It is no part of the agent's state: it never changes.
-        reader: Of the observations.
+        network: A pretrained ViT. It never changes and is not part of the agent's state.
+        reader: Converts observations.
         shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
 
-    def __init__(self, network: ViT, reader: ObservationReader, **shared: Any) -> None:
+    def __init__(self, network: ViT, reader: ObsAdapter, **shared: Any) -> None:
         layout = {**reader.layout, IMAGE: ((network.features,), torch.float32)}
         super().__init__(reader, layout, network.features, 2 * PROJECTION, **shared)
         self._frozen = (network.eval().to(reader.device),)  # in a tuple: it is no submodule
@@ -288,45 +286,45 @@ class FrozenEncoder(Encoder):
         )
         self.project_vector = nn.Linear(reader.vector, PROJECTION)
 
-    def read(self, observation: Any, *, watch: bool = False) -> Stored:
+    def read(self, observation: Any, *, update_stats: bool = False) -> ObsDict:
         @torch.no_grad()
         def features(images: Tensor) -> Tensor:
             seen: Tensor = self._frozen[0](images)
             return seen
 
-        stored = super().read(observation, watch=watch)
+        stored = super().read(observation, update_stats=update_stats)
         return stored | {IMAGE: torch.cat(in_order(features, pieces(stored[IMAGE], VIT_CHUNK)))}
 
-    def embed(self, stored: Stored) -> Tensor:
+    def bonus_features(self, stored: ObsDict) -> Tensor:
         return stored[IMAGE]
 
-    def join(self, stored: Stored, features: Tensor) -> Tensor:
+    def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
         joints = self.project_vector(self.normalizer(stored[VECTOR]))
         return torch.cat([self.project_image(features), joints], dim=1)
 
 
 @dataclass(frozen=True)
 class VisionSettings:
-    """How PPO sees pictures, with --observation pixels."""
+    """Image encoder of on-policy agents, with --observation pixels."""
 
     encoder: str = "cnn"
-    """A small network that learns with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
+    """A small CNN that is trained with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
     checkpoint: Path | None = None
     """Weights of the ViT: an MAE, MVP or timm file (.safetensors, .pth)."""
     heads: int = 12
-    """Attention heads of the ViT, which its weights do not tell: 12 in MVP's, 6 in timm's."""
+    """Attention heads of the ViT, which its weights do not determine: 12 for MVP, 6 for timm."""
     image_size: int = 64
-    """Width and height of the wrist camera's picture (pixels); the ViT takes 224."""
+    """Width and height of the wrist camera's image (pixels); 224 for the ViT."""
 
 
 def make_encoder(
-    vision: VisionSettings, reader: ObservationReader, *, normalize: bool, clip: float
+    vision: VisionSettings, reader: ObsAdapter, *, normalize: bool, clip: float
 ) -> Encoder:
     """The encoder for a kind of observation.
 
     Args:
         vision: Settings for images.
-        reader: Of the observations.
+        reader: Converts observations.
         normalize: Whether vectors are normalized.
         clip: Where vectors are clipped.
     """

@@ -1,4 +1,4 @@
-"""What an agent says when its numbers fail."""
+"""Errors of agents."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, Protocol
 
 
 class Shown(Protocol):
-    """What can be looked at."""
+    """Training data that can be saved for debugging."""
 
     def arrays(self) -> Mapping[str, Any]:
-        """Its parts by name."""
+        """The arrays by name."""
 
 
 class NotFiniteError(ArithmeticError):
-    """A loss became NaN or infinite; the weights of that network are those before the step.
+    """A loss is NaN or infinite; the network's weights are unchanged.
 
     Attributes:
-        batch: What it happened on, as the agent has it.
+        batch: The training data.
     """
 
     def __init__(self, message: str, batch: Shown) -> None:

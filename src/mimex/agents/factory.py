@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from mimex.agents.encoders import ObservationReader
+from mimex.agents.encoders import ObsAdapter
 from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.prediction import MaskedPrediction
@@ -23,12 +23,12 @@ _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evalu
 
 
 def seed_for(config: TrainConfig, purpose: str, *more: int) -> int:
-    """A seed for one purpose, independent of those for the others.
+    """An independent seed for one purpose.
 
     Args:
-        config: Has the run's.
-        purpose: One of a few words.
-        more: Numbers that give yet another one, unless all are 0.
+        config: The settings, with the run's seed.
+        purpose: One of ``_PURPOSES``.
+        more: Further integers, such as the rank; all 0 changes nothing.
     """
     key = (_PURPOSES.index(purpose), *(more if any(more) else ()))
     return int(np.random.SeedSequence(config.seed, spawn_key=key).generate_state(1)[0])
@@ -47,7 +47,7 @@ def make_bonus(
     Args:
         config: The settings.
         feature_dim: Features of a step.
-        action_dim: Numbers of an action.
+        action_dim: Dimensions of an action.
         discrete_obs: Features are one-hot codes of discrete observations.
         discrete: Actions are one-hot codes, each of one discrete action.
     """
@@ -69,7 +69,7 @@ def make_bonus(
 
 
 def make_view(
-    config: TrainConfig, env: VectorEnv[Any, Any, Any], reader: ObservationReader, feature_dim: int
+    config: TrainConfig, env: VectorEnv[Any, Any, Any], reader: ObsAdapter, feature_dim: int
 ) -> Tensor | None:
     """Indices of the features that the bonus sees; None for all."""
     if config.bonus_view and (reader.image is not None or reader.vector != feature_dim):
@@ -82,7 +82,7 @@ def make_view(
 
 
 def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:
-    """The size of the bonus over the run, whose schedule counts steps of so many frames."""
+    """The weight of the bonus over the run; its schedule counts steps of so many frames."""
     horizon = (config.horizon or config.steps) // frames
     return BonusScale(
         discount=discount,

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """Settings of the windows that a bonus sees."""
+    """Settings of the bonus's windows."""
 
     train_fraction: float = 1.0
-    """Share of the windows that the bonus learns from; all are scored."""
+    """Fraction of the windows that the bonus is trained on; all are scored."""
     ends_at: EndsAt = "observation"
-    """Whether the window of a step ends at the "observation" on which the policy acted, as
-    published, or at the "next" one, which the action led to."""
+    """Whether the window of a step ends at the "observation" the policy acted on, as published, or
+    at the "next" observation."""
     stride: int = 1
-    """Steps of the episode from one step of a window to the next; actions between are summed."""
+    """Environment steps between consecutive steps of a window; actions in between are summed."""
 
     def require_positive(self, section: str, *names: str) -> None:
-        """Raises an error for numbers that make no windows, or others that are below 1."""
+        """Raises an error if ``stride`` or a named setting is below 1."""
         for name in (*names, "stride"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{section}.{name} is {value}, but must be at least 1.")
@@ -72,7 +72,7 @@ class Learner(ABC):
     shown: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     warming_up = False
-    resting = True
+    can_checkpoint = True
     continues_episodes = True
     recent_episodes = 100
     score_every = 1
@@ -129,7 +129,7 @@ class Learner(ABC):
         return None
 
     def seen(self, features: Tensor) -> Tensor:
-        """Those of the features ``(..., D)`` that the bonus sees."""
+        """The features ``(..., D)`` that the bonus sees."""
         return features if self.view is None else features[..., self.view]
 
     @abstractmethod
@@ -148,14 +148,14 @@ class Learner(ABC):
     def scored(self) -> Scored | None: ...
 
     def save(self) -> None:  # noqa: B027 (most have nothing to save)
-        """Writes what a checkpoint counts on but does not hold: nothing."""
+        """Writes files that a checkpoint relies on: none."""
 
-    def evidence(self) -> dict[str, Any]:
-        """What an update learned from, beside the minibatch, which is the error's."""
+    def debug_state(self) -> dict[str, Any]:
+        """The data of the last update, except for the minibatch, which the error has."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
         return {
             "algorithm": self.algorithm.state_dict(),
             "bonus": self.bonus.state_dict(),
@@ -166,7 +166,7 @@ class Learner(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self.algorithm.load_state_dict(state["algorithm"])
         self.bonus.load_state_dict(state["bonus"])
         self.scale.load_state_dict(state["scale"])

@@ -1,4 +1,4 @@
-"""Learning from a replay buffer: keep, sample every few steps, relabel with the bonus, update."""
+"""Off-policy agents: store transitions, sample batches, relabel them with the bonus, update."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from mimex.agents.actions import ActionWriter
-from mimex.agents.encoders import ObservationReader
+from mimex.agents.actions import ActionAdapter
+from mimex.agents.encoders import ObsAdapter
 from mimex.agents.factory import make_bonus, make_scale, make_view, seed_for
 from mimex.agents.learner import Learner, WindowSettings
 from mimex.bonus import bonus_class
@@ -43,41 +43,41 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROBE_WINDOWS = 32
-"""Windows of the first update whose raw bonus is followed through the run."""
+"""Windows of the first update whose raw bonus is logged through the run."""
 
 SEEN_AT_ONCE = 16
-"""Observations that are encoded in one piece for a map, as in DrQ-v2's updates."""
+"""Chunk size of encoding observations for the novelty map."""
 
-PICTURES_EVERY = 8
-"""Of steps with pictures one in so many is scored: to encode them all would cost some percent."""
+IMAGES_EVERY = 8
+"""With images, one in so many steps is scored: encoding all would cost a few percent of time."""
 
 
 @dataclass(frozen=True)
 class OffPolicySettings(WindowSettings):
-    """Settings of learning from a replay buffer."""
+    """Settings of off-policy training."""
 
     report_every: int = 2000
-    """Frames from one row of metrics to the next."""
+    """Frames between rows of metrics."""
 
     def __post_init__(self) -> None:
         self.require_positive("off_policy", "report_every")
 
 
 class Means:
-    """Means of metrics over the updates since they were last taken."""
+    """Means of metrics over updates."""
 
     def __init__(self) -> None:
         self._sums: Metrics = {}
         self._count = 0
 
     def add(self, metrics: Metrics) -> None:
-        """Takes in one update's."""
+        """Adds the metrics of one update."""
         self._count += 1
         for name, value in metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
 
     def take(self) -> Metrics:
-        """The means, of which there are none without updates; starts anew."""
+        """Returns the means since the last call; empty without updates."""
         means = {name: value / self._count for name, value in self._sums.items()}
         self._sums, self._count = {}, 0
         return means
@@ -87,7 +87,7 @@ class Means:
         return {"sums": dict(self._sums), "count": self._count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self._sums, self._count = dict(state["sums"]), int(state["count"])
 
 
@@ -99,7 +99,7 @@ class Encoded(NamedTuple):
 
 
 class OffPolicyAlgorithm(Policy, Stateful, Protocol):
-    """What learns from transitions that a replay buffer samples.
+    """An algorithm that learns from sampled transitions.
 
     Attributes:
         reader: Reads observations.
@@ -113,8 +113,8 @@ class OffPolicyAlgorithm(Policy, Stateful, Protocol):
         discrete_features: Whether these are one-hot codes of discrete observations.
     """
 
-    reader: ObservationReader
-    actions: ActionWriter
+    reader: ObsAdapter
+    actions: ActionAdapter
     generator: Generator
     settings: Any
     device: torch.device
@@ -146,12 +146,12 @@ class OffPolicyAgent(Learner):
 
     Args:
         algorithm: The algorithm.
-        bonus: What scores windows.
-        scale: How much it is paid.
+        bonus: The exploration bonus.
+        scale: The weight and normalization of the bonus.
         replay: The buffer.
         settings: Of the learning.
         save_replay: Whether a checkpoint counts on the buffer's files.
-        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
+        shared: Of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
     sections: ClassVar[Mapping[str, type[Any]]] = {
@@ -178,7 +178,7 @@ class OffPolicyAgent(Learner):
         self.collected = 0  # transitions that were ever added to the buffer
         self.means = Means()
         self._actions: Tensor | None = None  # (N, A) of the step that is being made
-        self.score_every = PICTURES_EVERY if algorithm.pixels else 1
+        self.score_every = IMAGES_EVERY if algorithm.pixels else 1
         self._round = 0  # steps of all environments so far
         self._rounds: list[int] = []  # since the last scores, those that are to be scored
         self._numbers: list[list[int]] = []  # of their observations, one for each environment
@@ -224,19 +224,19 @@ class OffPolicyAgent(Learner):
             )
 
     def begin(self, observation: Any) -> None:
-        """Keeps the first observations of episodes; steps before them are not scored any more."""
+        """Stores the first observations; earlier steps are no longer scored."""
         self._numbers, self._rounds, self._since = [], [], self._round
         for env, first in enumerate(self._newest_frames(observation)):
             self.replay.start(first, env)
 
     def _newest_frames(self, observation: Any) -> NDArray[Any]:
-        """What the buffer keeps of observations: of stacked pictures the newest."""
+        """Observations as the buffer stores them: the newest of stacked frames."""
         return (
             self.algorithm.read(observation).cpu().numpy()[:, -self.replay.observations.shape[1] :]
         )
 
     def act(self, observation: Any, step: int) -> NDArray[Any]:
-        """Draws actions; ``step`` counts frames."""
+        """Samples actions; ``step`` counts frames."""
         with self.clock("acting"):
             seen = self.algorithm.read(observation)
             self._actions = self.algorithm.act(seen, step // self.frames_per_step)
@@ -246,7 +246,7 @@ class OffPolicyAgent(Learner):
             return self.algorithm.actions(self._actions)
 
     def observe(self, step: Step) -> None:
-        """Keeps what came of them."""
+        """Adds the transitions to the buffer."""
         assert self._actions is not None
         with self.clock("acting"):
             ended, actions = step.ended, self._actions.cpu().numpy()
@@ -268,7 +268,7 @@ class OffPolicyAgent(Learner):
             self._round += 1
 
     def update(self, step: int, *, last: bool = False) -> Metrics | None:
-        """Learns as often as is due after a step; metrics where a row of them is due."""
+        """Does the updates that are due; returns metrics if a row is due."""
         settings, before = self.algorithm.settings, self.collected
         self.collected += self.replay.num_envs
         if self.collected >= settings.seed_steps:
@@ -304,7 +304,7 @@ class OffPolicyAgent(Learner):
         return metrics
 
     def relabel(self, batch: Transitions, features: Tensor, step: int) -> tuple[Tensor, Metrics]:
-        """The rewards ``(B,)`` of a batch with the bonus, which takes one step of learning from it.
+        """Adds the bonus to the rewards of a batch, and trains it on the batch.
 
         The bonus of the window at its start stands for each of the steps that a sampled transition
         sums up, so that beta means the same for every n-step: the size of the bonus beside the
@@ -326,7 +326,7 @@ class OffPolicyAgent(Learner):
         return batch.rewards + rewards.intrinsic * batch.weights, metrics
 
     def scored(self) -> Scored | None:
-        """The bonus of steps since the last time; of pictures only some are scored."""
+        """The bonus of the steps since the last call; with images, of some of them."""
         numbers = torch.tensor(self._numbers)  # (n, N)
         rounds = np.array(self._rounds, np.int64) - self._since
         self._numbers, self._rounds, self._since = [], [], self._round
@@ -352,7 +352,7 @@ class OffPolicyAgent(Learner):
             self.replay.save()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here, after ``save``."""
+        """The complete state, after ``save``."""
         return super().state_dict() | {
             "means": self.means.state_dict(),
             "collected": self.collected,
@@ -362,7 +362,7 @@ class OffPolicyAgent(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave.
+        """Restores a state of ``state_dict``.
 
         Where the buffer was not saved, or its files were removed, a new one is filled from the
         next episodes on.
@@ -380,8 +380,8 @@ class OffPolicyAgent(Learner):
             _log.warning("The replay buffer's files are gone: continuing with an empty one.")
 
     @property
-    def continues_episodes(self) -> bool:  # type: ignore[override] # not always, here
-        """Whether episodes that ran when the state was saved can go on."""
+    def continues_episodes(self) -> bool:  # type: ignore[override] # a property here
+        """Whether the buffer was restored."""
         return len(self.replay) > 0
 
 

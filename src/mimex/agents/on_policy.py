@@ -1,4 +1,4 @@
-"""Learning from rollouts: collect, windows, bonus, scale, returns, update."""
+"""On-policy agents: collect a rollout, build windows, compute the bonus, update."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Generator, Tensor
 
-from mimex.agents.actions import ActionWriter
+from mimex.agents.actions import ActionAdapter
 from mimex.agents.encoders import Encoder
 from mimex.agents.factory import make_bonus, make_scale, make_view, seed_for
 from mimex.agents.learner import Learner, WindowSettings
@@ -27,7 +27,7 @@ from mimex.contracts import (
     frames_per_step,
     speaks_tensors,
 )
-from mimex.data.rollout import Rollout, Stored
+from mimex.data.rollout import ObsDict, Rollout
 from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn import processes
 from mimex.nn.parallel import pieces
@@ -38,33 +38,32 @@ if TYPE_CHECKING:
     from mimex.config import TrainConfig
 
 SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
-"""Windows that are gathered to be scored in one go: so many at least, and of narrow ones as many as
-have so many numbers (16 MB)."""
+"""Windows per scoring batch: at least the first, and as many as have the second number of features
+in total (16 MB)."""
 
 PROBE_WINDOWS = 256
-"""Windows of the first rollout whose raw bonus is followed through the run."""
+"""Windows of the first rollout whose raw bonus is logged through the run."""
 
 
 @dataclass(frozen=True)
 class LoopSettings(WindowSettings):
-    """Settings of learning from rollouts."""
+    """Settings of rollouts, and of training the bonus on them."""
 
     rollout_steps: int = 32
-    """Steps of every environment between two updates."""
+    """Steps per environment and rollout."""
     bonus_minibatch: int = 512
-    """Windows in one optimizer step of the bonus, over all processes."""
-    bonus_passes: int = 1
-    """Passes of the bonus over each rollout; rewards are those of the first."""
+    """Windows per optimizer step of the bonus, over all processes."""
+    bonus_epochs: int = 1
+    """Epochs of the bonus per rollout; rewards are those of the first."""
     stagger: bool = False
-    """Begin the first episodes at random ages, so that environments do not all end at once and
-    every rollout holds all phases of an episode."""
+    """Start the first episodes at random time steps, so that environments do not reset in sync."""
 
     def __post_init__(self) -> None:
-        self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_passes")
+        self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_epochs")
 
 
 class OnPolicyAlgorithm(Policy, Stateful, Protocol):
-    """What learns from rollouts.
+    """An algorithm that learns from rollouts.
 
     Attributes:
         encoder: Encodes observations for the policy and for the bonus.
@@ -74,7 +73,7 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
     """
 
     encoder: Encoder
-    actions: ActionWriter
+    actions: ActionAdapter
     generator: Generator
     device: torch.device
 
@@ -82,7 +81,7 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
     def bonus_discount(self) -> float:
         """The discount of the return that the bonus is a part of."""
 
-    def act(self, stored: Stored) -> tuple[Tensor, Tensor, Tensor]:
+    def act(self, stored: ObsDict) -> tuple[Tensor, Tensor, Tensor]:
         """Samples actions ``(B, A)``.
 
         Returns:
@@ -105,13 +104,13 @@ class OnPolicyAgent(Learner):
 
     Args:
         algorithm: The algorithm.
-        bonus: What scores windows.
-        scale: How much it is paid.
+        bonus: The exploration bonus.
+        scale: The weight and normalization of the bonus.
         settings: Of the rollouts.
-        num_envs: Environments side by side.
+        num_envs: Number of parallel environments.
         horizon: Frames over which schedules run.
         tensors: Give actions as tensors, for environments that take them.
-        shared: As of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
+        shared: Of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
     sections: ClassVar[Mapping[str, type[Any]]] = {"loop": LoopSettings}
@@ -142,10 +141,9 @@ class OnPolicyAgent(Learner):
             device=algorithm.device,
         )
         self.windows = self._new_windows()
-        # Where observations are normalised, a rollout is played for their statistics alone. Its
-        # steps count, though nothing else is learned from them.
+        # The first rollout initializes the observation statistics. Its steps count.
         self.warming_up = algorithm.encoder.normalizes
-        self._history: Stored = {}  # what the next windows reach back to
+        self._history: ObsDict = {}  # observations before the rollout, for its windows
         self._filled = 0  # steps of the rollout so far
         self._scored: Scored | None = None
 
@@ -186,18 +184,21 @@ class OnPolicyAgent(Learner):
         )
 
     @property
-    def resting(self) -> bool:  # type: ignore[override] # not always, here
-        """Between two rollouts."""
+    def can_checkpoint(self) -> bool:  # type: ignore[override] # a property here
+        """Whether the rollout is empty."""
         return self._filled == 0
 
     def begin(self, observation: Any) -> None:
-        """Windows reach back to nothing before these episodes."""
+        """Forgets earlier observations: windows start anew."""
         self.windows, self._history = self._new_windows(), {}
 
     def act(self, observation: Any, step: int) -> Array:
-        """Draws actions, and keeps them with what they were drawn for."""
+        """Samples actions, and stores them with the observation."""
         with self.clock("acting"):
-            rollout, stored = self.rollout, self.algorithm.encoder.read(observation, watch=True)
+            rollout, stored = (
+                self.rollout,
+                self.algorithm.encoder.read(observation, update_stats=True),
+            )
             if self._filled == 0:
                 rollout.clear()
             actions, log_probs, features = self.algorithm.act(stored)
@@ -207,7 +208,7 @@ class OnPolicyAgent(Learner):
             return write.tensors(actions) if self.tensors else write(actions)
 
     def observe(self, step: Step) -> None:
-        """Keeps what came of them."""
+        """Stores the rewards, and final observations of ended episodes."""
         with self.clock("acting"):
             rollout, encoder, t = self.rollout, self.algorithm.encoder, self._filled
             rollout.rewards[t] = torch.as_tensor(step.rewards)
@@ -252,11 +253,11 @@ class OnPolicyAgent(Learner):
         }
 
     @torch.no_grad()
-    def _features(self, stored: Stored) -> Tensor:
-        return self.seen(self.algorithm.encoder.embed(stored))
+    def _features(self, stored: ObsDict) -> Tensor:
+        return self.seen(self.algorithm.encoder.bonus_features(stored))
 
     def build_windows(self) -> WindowIndex:
-        """Indexes the windows of the rollout.
+        """Builds the windows of the rollout.
 
         What they reach back to is encoded anew: statistics or encoder have moved on since.
         """
@@ -272,14 +273,14 @@ class OnPolicyAgent(Learner):
             rollout.ended,
             last=rollout.features[-1] if after else None,
             finals=rollout.final_features() if after else None,
-            actions=self.algorithm.actions.clipped(rollout.actions),  # PPO keeps its raw samples
+            actions=self.algorithm.actions.clipped(rollout.actions),  # rollouts store raw samples
             history=history,
         )
 
     def score(self, index: WindowIndex) -> tuple[Tensor, Metrics]:
-        """The raw bonus ``(M, N)`` of every step, learning from the share that the settings say.
+        """The raw bonus ``(M, N)`` of every step; trains the bonus on a fraction of the windows.
 
-        Windows that are not learned from are scored first, by the bonus as the rollout found it.
+        Windows that it is not trained on are scored first, with the weights before the update.
         """
         bonus, settings = self.bonus, self.settings
         order = torch.randperm(len(index), generator=self.generator).to(index.rows.device)
@@ -298,12 +299,12 @@ class OnPolicyAgent(Learner):
         own_share = -(-settings.bonus_minibatch // processes.size())
         minibatches = pieces(order[:trained], own_share)
         for rows in minibatches:
-            paid, metrics = bonus.learn(index[rows])
+            rewards, metrics = bonus.learn(index[rows])
             if not episodic:
-                raw[rows] = paid
+                raw[rows] = rewards
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + value / len(minibatches)
-        for _ in range(settings.bonus_passes - 1):
+        for _ in range(settings.bonus_epochs - 1):
             again = order[torch.randperm(trained, generator=self.generator)]
             for rows in pieces(again, own_share):
                 bonus.learn(index[rows])
@@ -323,7 +324,7 @@ class OnPolicyAgent(Learner):
         return self._scored
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here, between two rollouts."""
+        """The complete state, between two rollouts."""
         return super().state_dict() | {
             "windows": self.windows.state_dict(),
             "warming_up": self.warming_up,
@@ -331,13 +332,13 @@ class OnPolicyAgent(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         super().load_state_dict(state)
         self.windows.load_state_dict(state["windows"])
         self.warming_up = bool(state["warming_up"])
         device = self.algorithm.device
         self._history = {part: values.to(device) for part, values in state["history"].items()}
 
-    def evidence(self) -> dict[str, Any]:
+    def debug_state(self) -> dict[str, Any]:
         """The rollout."""
         return {"rollout": self.rollout.arrays()}

@@ -1,4 +1,4 @@
-"""PPO: proximal policy optimisation (Schulman et al., 2017), as the paper's on-policy agent."""
+"""Proximal policy optimization (PPO, Schulman et al. 2017), the paper's on-policy agent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from mimex.agents.actions import ActionWriter, distribution_for
-from mimex.agents.encoders import Encoder, ObservationReader, make_encoder
+from mimex.agents.actions import ActionAdapter, distribution_for
+from mimex.agents.encoders import Encoder, ObsAdapter, make_encoder
 from mimex.agents.errors import NotFiniteError
 from mimex.agents.factory import seed_for
 from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
-from mimex.agents.returns import Batch, ReturnScale, explained_variance, gae, standardised
+from mimex.agents.returns import Batch, ReturnScale, explained_variance, gae, normalize_advantages
 from mimex.bonus.scale import Rewards
 from mimex.bonus.state import load_optimizer, optimizer_state, require_same
-from mimex.data.rollout import Rollout, Stored
+from mimex.data.rollout import ObsDict, Rollout
 from mimex.nn import processes
 from mimex.nn.generators import load_generator
 from mimex.nn.mlp import mlp
@@ -47,68 +47,65 @@ class PPOSettings:
     """Settings of PPO; the defaults are the published ones (MVP, Xiao et al. 2022)."""
 
     lr: float = 1e-3
-    """Learning rate of Adam at the start, and at most; of the critic always, where the schedule is
-    adaptive."""
+    """Initial and maximum learning rate of Adam. With an adaptive schedule the critic keeps it."""
     lr_schedule: LearningRateSchedule = "cosine"
-    """How the rate goes on: "cosine" falls to 0 over the run; "adaptive" follows the policy: after
-    an update it rises where the last pass was less than half of target-kl from the policy that
-    acted, and falls where it was more than twice as far."""
+    """"cosine" anneals the learning rate to 0 over the run; "adaptive" raises it when an update's
+    KL divergence is below half of target-kl and lowers it above twice target-kl; "constant" keeps
+    it."""
     target_kl: float = 0.016
-    """Kullback-Leibler divergence that an adaptive rate aims at."""
+    """Target KL divergence of the adaptive schedule."""
     adam_eps: float = 1e-8
-    """Epsilon of Adam: gradients well below it make small steps. A policy that is sure of its
-    discrete actions has tiny ones, and with a small epsilon noise alone moves it at the full rate.
-    """
+    """Epsilon of Adam. With a small one, gradient noise keeps moving a nearly deterministic policy
+    at the full learning rate."""
     epochs: int = 10
-    """Passes over each rollout."""
+    """Epochs per rollout."""
     minibatches: int = 4
-    """Optimizer steps in each pass."""
+    """Minibatches per epoch."""
     shuffle: bool = False
-    """Whether minibatches are drawn at random; otherwise they are pieces of the rollout in time's
-    order, as published."""
+    """Shuffle the rollout before splitting it into minibatches; by default they are contiguous in
+    time, as published."""
     clip: float = 0.1
-    """How far the probability of an action may move, as a share."""
+    """PPO clip range (epsilon)."""
     value_clip: float | None = None
-    """How far a value may move in one update, in the critic's units; None for no limit."""
+    """Clip range of the value function, in the critic's units; None to disable."""
     value_coef: float = 2.0
-    """Weight of the critic's loss."""
+    """Weight of the value loss."""
     entropy_coef: float = 0.0
-    """Weight of the policy's entropy."""
+    """Weight of the entropy bonus."""
     discount: float = 0.99
-    """Gamma of the extrinsic return, and of the combined one."""
+    """Discount factor (gamma) of the extrinsic return, or of the combined one."""
     gae_lambda: float = 0.95
-    """Lambda of the advantage estimates."""
-    normalise_values: bool = False
-    """Whether the critic learns returns less their mean and divided by their deviation, which
-    follow the returns (PopArt, van Hasselt et al. 2016): then the size of rewards does not matter.
-    """
+    """Lambda of generalized advantage estimation."""
+    normalize_values: bool = False
+    """Normalize value targets by the running mean and std of the returns (PopArt, van Hasselt et
+    al. 2016), so that the scale of rewards does not matter."""
     grad_norm: float = 1.0
-    """Longest gradient."""
-    separate_clips: bool = False
-    """Whether that limit is one each for actor, critic and encoder, so that a critic that is far
-    off does not stop the actor; otherwise one for all, as published."""
+    """Maximum gradient norm."""
+    clip_per_network: bool = False
+    """Clip the gradients of actor, critic and encoder separately, so that a large value loss does
+    not slow the actor; by default all together, as published."""
     hidden: tuple[int, ...] = (256, 128, 64)
     """Widths of the hidden layers of actor and critic."""
     activation: Activation = "selu"
-    """Between the layers."""
+    """Activation function."""
     value_gain: float = 1.0
-    """Scale of the critic's last layer at the start: with a small one the first values are near 0,
-    and the first advantages are made of rewards, not of the critic's random opinions."""
-    normalise_observations: bool = False
-    """Whether the numbers of an observation get the mean 0 and the deviation 1, by statistics of
-    all that was seen; the first rollout is then played for these alone."""
+    """Orthogonal gain of the critic's last layer. With a small one, initial values are near 0 and
+    the first advantages come from the rewards."""
+    normalize_observations: bool = False
+    """Normalize observations by their running mean and std. The first rollout is used for these
+    statistics only."""
     observation_clip: float = 5.0
-    """Numbers of an observation are cut off here; of normalised ones, in standard deviations."""
+    """Clip range of observations; in standard deviations if they are normalized."""
     initial_std: float = 1.0
-    """Standard deviation of the policy at the start, in units of action."""
+    """Initial standard deviation of the policy, in units of action."""
     min_std: float = 0.0
-    """Below this the policy's standard deviation does not fall."""
+    """Lower bound of the policy's standard deviation."""
     two_heads: bool = False
-    """Whether the bonus has a value head of its own, with its own discount and a return that runs
-    on across episodes; otherwise both rewards are one stream, as published. Each stream then counts
-    in the unit of its own returns; in rollouts in which the task only costs, both as they are."""
+    """Use a second value head for the bonus, with its own discount and a non-episodic return; by
+    default both rewards are summed, as published. Advantages of each head are divided by the std of
+    its returns, except in rollouts without positive extrinsic reward."""
     intrinsic_discount: float = 0.99
-    """Gamma of the bonus's own return, where there are two heads."""
+    """Discount factor of the bonus's return, with two heads."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -130,7 +127,7 @@ class PPOSettings:
             _require(name, value, 0 <= value < math.inf, "0 or more and finite")
         for name in ("discount", "gae_lambda"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        below = self.intrinsic_discount  # novelty never ends, and its sum must
+        below = self.intrinsic_discount  # the return is not episodic
         _require("intrinsic_discount", below, 0 <= below < 1, "in [0, 1)")
         positive = self.value_clip is None or self.value_clip > 0
         _require("value_clip", self.value_clip, positive, "above 0, or None")
@@ -158,9 +155,9 @@ CPU = PPOSettings(
     initial_std=0.5,
     value_coef=1.0,
     value_gain=0.01,
-    normalise_observations=True,
-    normalise_values=True,
-    separate_clips=True,
+    normalize_observations=True,
+    normalize_values=True,
+    clip_per_network=True,
 )
 """PPO of the cpu preset, for all tasks (benchmarks/results/learning/search.md). With a discount of
 0.99 KukaPick is at 12 % after 1.5 million steps instead of at 75 (trials.md)."""
@@ -204,27 +201,25 @@ STATE_ENVS, PIXEL_ENVS = 512, 64
 STATISTICS = ("policy_loss", "value_loss", "approx_kl", "clip_fraction", "entropy")
 
 LR_STEP, LR_LEAST = 1.5, 1e-5
-"""Factor by which an adaptive learning rate moves, and how low it may fall (those of rsl_rl); one
-that begins lower stays there."""
+"""Factor of each change of an adaptive learning rate, and its lower bound (as in rsl_rl)."""
 
-TOO_FAR = 4
-"""With an adaptive rate, a pass that has come so many times ``target_kl`` is an update's last."""
+KL_STOP_FACTOR = 4
+"""With an adaptive rate, an update stops once an epoch's KL divergence exceeds ``target_kl`` by
+this factor."""
 
 
 class PPO:
-    """A policy and its critic, with all they need to go on after a restart.
-
-    Works where its encoder does.
+    """Actor and critic with their optimizer, on the device of the encoder.
 
     Args:
-        encoder: Of the observations.
-        actions: What they are to the environments.
-        settings: Of the algorithm.
-        seed: Of actions and of the order of minibatches. Weights come from PyTorch's own generator.
+        encoder: Encodes observations.
+        actions: Converts actions for the environments.
+        settings: The hyperparameters.
+        seed: Seed of actions and minibatches. Weights are drawn from PyTorch's global generator.
     """
 
     def __init__(
-        self, encoder: Encoder, actions: ActionWriter, settings: PPOSettings, seed: int = 0
+        self, encoder: Encoder, actions: ActionAdapter, settings: PPOSettings, seed: int = 0
     ) -> None:
         self.encoder, self.settings, self.actions = encoder, settings, actions
         self.device, self.feature_dim, self.action_dim = (
@@ -237,7 +232,7 @@ class PPO:
         self.actor = self._network(actions.size, last_gain=0.01)
         self.critic = self._network(self.heads, last_gain=settings.value_gain)
         self.return_scale = ReturnScale(
-            self.heads, follow=settings.normalise_values, device=self.device
+            self.heads, follow=settings.normalize_values, device=self.device
         )
         self.distribution = distribution_for(actions, settings.initial_std, settings.min_std)
         self.network = nn.ModuleDict(
@@ -266,36 +261,38 @@ class PPO:
         return self.settings.intrinsic_discount
 
     @torch.no_grad()
-    def act(self, stored: Stored, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws actions ``(B, A)``; also their log-densities ``(B,)`` and the bonus's features."""
-        features, policy = self.encoder.embed(stored), self.distribution
-        outputs: Tensor = self.actor(self.encoder.join(stored, features))
+    def act(self, stored: ObsDict, *, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Samples actions ``(B, A)``, with log-probabilities ``(B,)`` and the bonus's features."""
+        features, policy = self.encoder.bonus_features(stored), self.distribution
+        outputs: Tensor = self.actor(self.encoder.policy_input(stored, features))
         actions = policy.mode(outputs) if deterministic else policy.sample(outputs, self.generator)
         return actions, policy.log_prob(outputs, actions), features
 
     def policy(
         self, observation: Any, *, deterministic: bool = True, step: int = 0
     ) -> NDArray[Any]:
-        """Actions, as the environments take them, for a batch of their observations."""
+        """Actions in the environments' format, for a batch of their observations."""
         stored = self.encoder.read(observation)
         return self.actions(self.act(stored, deterministic=deterministic)[0])
 
     @torch.no_grad()
-    def features(self, stored: Stored) -> Tensor:
-        """What the bonus sees of observations, ``(B, D)``."""
-        return self.encoder.embed(stored)
+    def features(self, stored: ObsDict) -> Tensor:
+        """The bonus's features of observations, ``(B, D)``."""
+        return self.encoder.bonus_features(stored)
 
-    def values(self, stored: Stored) -> Tensor:
+    def values(self, stored: ObsDict) -> Tensor:
         """Values ``(B, H)`` of observations."""
         return self.return_scale.values(self._outputs(stored))
 
-    def _outputs(self, stored: Stored) -> Tensor:
-        """What the critic gives out for observations, ``(B, H)``: values in its own units."""
+    def _outputs(self, stored: ObsDict) -> Tensor:
+        """The critic's outputs ``(B, H)``: normalized values."""
 
         @torch.no_grad()
         def outputs(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
-            found: Tensor = self.critic(self.encoder.join(some, self.encoder.embed(some)))
+            found: Tensor = self.critic(
+                self.encoder.policy_input(some, self.encoder.bonus_features(some))
+            )
             return found
 
         size = len(stored["vector"])
@@ -319,7 +316,7 @@ class PPO:
             self.batch(rollout, rewards, beta),
             progress,
             (1.0, beta)[: self.heads],
-            apart=self.heads == 1 or _any_reward(rewards.extrinsic),
+            per_head=self.heads == 1 or _any_reward(rewards.extrinsic),
         )
 
     def batch(self, rollout: Rollout, rewards: Rewards, beta: float) -> Batch:
@@ -374,15 +371,19 @@ class PPO:
         )
 
     def update(
-        self, batch: Batch, done: float = 0.0, weights: Sequence[float] = (), apart: bool = True
+        self,
+        batch: Batch,
+        progress: float = 0.0,
+        weights: Sequence[float] = (),
+        per_head: bool = True,
     ) -> Metrics:
-        """Learns from a rollout.
+        """One update: several epochs of minibatches over a rollout.
 
         Args:
             batch: The rollout; advantages, values and returns in units of reward.
-            done: Share of the run that is behind us, for a learning rate with a schedule.
-            weights: Of each head's advantages; all 1 by default.
-            apart: Whether each is divided by its returns' deviation, so that none drowns another.
+            progress: Share of the run so far, for the learning rate's schedule.
+            weights: Weight of each head's advantages; all 1 by default.
+            per_head: Divide each head's advantages by the std of its returns.
         """
         settings, size = self.settings, len(batch.actions)
         if size < settings.minibatches:
@@ -390,60 +391,63 @@ class PPO:
                 f"minibatches={settings.minibatches} of a rollout of {size} steps: there must "
                 "be a step for each; use fewer minibatches or more environments."
             )
-        returns = processes.joined(batch.returns)
+        returns = processes.all_gather(batch.returns)
         if not bool(returns.isfinite().all()):
             raise NotFiniteError("The returns are not finite. Nothing was changed.", batch)
-        explained = explained_variance(processes.joined(batch.values), returns)
+        explained = explained_variance(processes.all_gather(batch.values), returns)
         if settings.lr_schedule == "cosine":
-            self.lr = settings.lr * 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))
+            self.lr = settings.lr * 0.5 * (1 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
         last = self.critic[-1]
         assert isinstance(last, nn.Linear)
         self.return_scale.update(returns, last)
-        advantages = self.return_scale.combined(batch.advantages, weights, apart=apart)
+        advantages = self.return_scale.combined(batch.advantages, weights, per_head=per_head)
         values = self.return_scale.targets(batch.values)
-        if settings.value_clip is not None and settings.normalise_values:
-            # While returns have no std, as before the first update, values say nothing of outputs.
+        if settings.value_clip is not None and settings.normalize_values:
+            # Before the first update all values are 0, whatever the critic's outputs.
             values = self._outputs(batch.observations)
         batch = batch._replace(
-            advantages=standardised(advantages),
+            advantages=normalize_advantages(advantages),
             values=values,
             returns=self.return_scale.targets(batch.returns),
         )
         sums = torch.zeros(len(STATISTICS), device=self.device)
         norms = torch.zeros(1 + len(self._group_sizes), device=self.device)
-        passes = 0
+        epochs = 0
         for _ in range(settings.epochs):
             order = torch.arange(size, device=self.device)
             if settings.shuffle:
                 order = torch.randperm(size, generator=self.generator, device=self.device)
-            last_pass = torch.zeros(len(STATISTICS), device=self.device)
+            epoch_stats = torch.zeros(len(STATISTICS), device=self.device)
             for rows in order.tensor_split(settings.minibatches):
-                statistics, lengths = self._step(batch, rows)
-                last_pass += statistics / settings.minibatches
-                norms += torch.cat([lengths.norm()[None], lengths]) / settings.minibatches
-            sums += last_pass
-            passes += 1
-            if settings.lr_schedule == "adaptive" and _kl(last_pass) > TOO_FAR * settings.target_kl:
+                statistics, each = self._step(batch, rows)
+                epoch_stats += statistics / settings.minibatches
+                norms += torch.cat([each.norm()[None], each]) / settings.minibatches
+            sums += epoch_stats
+            epochs += 1
+            if (
+                settings.lr_schedule == "adaptive"
+                and _kl(epoch_stats) > KL_STOP_FACTOR * settings.target_kl
+            ):
                 break
         if settings.lr_schedule == "adaptive":
-            self._adapt(_kl(last_pass))
-        means = (sums / passes).tolist()
-        of_all, of_actor, of_critic, _ = (norms / passes).tolist()
+            self._adapt(_kl(epoch_stats))
+        means = (sums / epochs).tolist()
+        of_all, of_actor, of_critic, _ = (norms / epochs).tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
             **dict(zip(("ppo/explained_variance", "ppo/explained_bonus"), explained, strict=False)),
-            "ppo/grad_norm": of_all,  # as all of these, a mean over minibatches: before the clip
+            "ppo/grad_norm": of_all,  # before clipping; a mean over minibatches, as all of these
             "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
             "ppo/lr": self.lr,
-            "ppo/epochs": float(passes),
+            "ppo/epochs": float(epochs),
             **self.distribution.metrics(),
         }
 
     def _adapt(self, approx_kl: float) -> None:
-        """Moves the rate so that the next update's last pass is about ``target_kl`` away.
+        """Adapts the learning rate so that the KL divergence of the next update is ``target_kl``.
 
-        It does not rise above where it began: a policy that has solved its task, and is sure of it,
-        moves no more whatever the rate, and the first noise at a large one destroys it.
+        It never exceeds its initial value: a policy that has solved its task has a KL divergence
+        near 0 at any learning rate, and gradient noise at a large one would destroy it.
         """
         if approx_kl > 2 * self.settings.target_kl:
             self.lr = max(min(LR_LEAST, self.settings.lr), self.lr / LR_STEP)
@@ -451,8 +455,12 @@ class PPO:
             self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
     def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """A step on some rows, as many in each process: statistics, and lengths of gradients."""
-        # Sums over chunks in their order: bit for bit the same on any number of threads.
+        """One optimizer step on a minibatch, of the same size in each process.
+
+        Returns:
+            ``STATISTICS`` of the minibatch, and the gradient norms of actor, critic and encoder.
+        """
+        # Chunks are summed in order, so that results do not depend on the number of threads.
         chunks = pieces(rows, self.encoder.chunk)
         parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks)
         total, statistics = parts[0]
@@ -466,32 +474,32 @@ class PPO:
         if not bool(norms.isfinite().all() & statistics.isfinite().all()):
             named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
-                f"PPO's loss or its gradient is not finite: {named}, gradient's lengths "
+                f"PPO's loss or its gradient is not finite: {named}, gradient norms "
                 f"{norms.tolist()}. The weights are those before this step.",
                 batch.rows(rows),
             )
-        lengths = norms if self.settings.separate_clips else norms.norm().expand_as(norms)
-        for group, length in zip(groups, lengths.tolist(), strict=True):
-            if length > self.settings.grad_norm:
-                group.mul_(self.settings.grad_norm / length)
+        limits = norms if self.settings.clip_per_network else norms.norm().expand_as(norms)
+        for group, norm in zip(groups, limits.tolist(), strict=True):
+            if norm > self.settings.grad_norm:
+                group.mul_(self.settings.grad_norm / norm)
         parameters = self._parameters.values()
         gradients = torch.split(total, [p.numel() for p in parameters])
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.view_as(parameter)
         of_policy, of_critic = self.optimizer.param_groups
         of_policy["lr"] = self.lr
-        # A rate that holds the policy back is none of the critic's business.
+        # The KL divergence depends on the policy alone, so the critic keeps its learning rate.
         of_critic["lr"] = self.settings.lr if self.settings.lr_schedule == "adaptive" else self.lr
         self.optimizer.step()
         self.distribution.keep_floor()
         return statistics, norms
 
     def _gradients(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
-        """Derivatives of the loss by all parameters, in one row; and statistics of the steps.
+        """Gradient of the loss, flattened, and ``STATISTICS`` of the steps.
 
         Args:
             batch: The steps.
-            share: What each weighs.
+            share: Weight of each step.
         """
         with torch.enable_grad():
             loss, statistics = self.loss(batch)
@@ -499,30 +507,32 @@ class PPO:
         return torch.cat([part.flatten() for part in found]), statistics * share
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss of some steps, and ``STATISTICS`` of them: sums over the steps."""
+        """The loss and ``STATISTICS``, summed over the steps of a batch."""
         settings = self.settings
-        inputs = self.encoder.join(batch.observations, self.encoder.embed(batch.observations))
+        inputs = self.encoder.policy_input(
+            batch.observations, self.encoder.bonus_features(batch.observations)
+        )
         outputs = self.actor(inputs)
         log_ratio = self.distribution.log_prob(outputs, batch.actions) - batch.log_probs
         entropy = self.distribution.entropy(outputs).sum()
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-        gain = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
+        surrogate = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
 
         values = self.critic(inputs)
         errors = (values - batch.returns).square()
         if settings.value_clip is not None:
-            moved = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
-            errors = torch.maximum(errors, (batch.values + moved - batch.returns).square())
-        error = errors.sum()
+            change = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
+            errors = torch.maximum(errors, (batch.values + change - batch.returns).square())
+        value_loss = errors.sum()
 
-        loss = settings.value_coef * error - gain
+        loss = settings.value_coef * value_loss - surrogate
         if settings.entropy_coef:
             loss = loss - settings.entropy_coef * entropy
         with torch.no_grad():
             approx_kl = (ratio - 1 - log_ratio).sum()
-            clip_fraction = (ratio != clipped).sum().to(gain.dtype)
-            return loss, torch.stack([-gain, error, approx_kl, clip_fraction, entropy])
+            clip_fraction = (ratio != clipped).sum().to(surrogate.dtype)
+            return loss, torch.stack([-surrogate, value_loss, approx_kl, clip_fraction, entropy])
 
     def _network(self, outputs: int, last_gain: float) -> nn.Sequential:
         return mlp(
@@ -533,24 +543,24 @@ class PPO:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer and its rate, statistics of observations and returns, generator."""
+        """Weights, optimizer, learning rate, running statistics and generator."""
         return {
             "network": {name: v.clone() for name, v in self.network.state_dict().items()},
             "optimizer": optimizer_state(self.optimizer, self._parameters),
             "lr": self.lr,
-            "normaliser": self.encoder.normalizer.state_dict(),
+            "normalizer": self.encoder.normalizer.state_dict(),
             "return_scale": self.return_scale.state_dict(),
             "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
         require_same(self.network.state_dict(), state["network"], "this PPO")
         self.return_scale.load_state_dict(state["return_scale"])
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
         self.lr = float(state["lr"])
-        self.encoder.normalizer.load_state_dict(state["normaliser"])
+        self.encoder.normalizer.load_state_dict(state["normalizer"])
         load_generator(self.generator, state["generator"])
 
 
@@ -592,16 +602,16 @@ class PPOAgent(OnPolicyAgent):
     def make_algorithm(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any]) -> PPO:
         """PPO with new weights."""
         settings: PPOSettings = config.ppo
-        reader = ObservationReader(env.single_observation_space, config.device_name)
+        reader = ObsAdapter(env.single_observation_space, config.device_name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(config, "weights"))
             encoder = make_encoder(
                 config.vision,
                 reader,
-                normalize=settings.normalise_observations,
+                normalize=settings.normalize_observations,
                 clip=settings.observation_clip,
             )
-            actions = ActionWriter(env.single_action_space)
+            actions = ActionAdapter(env.single_action_space)
             return PPO(encoder, actions, settings, seed_for(config, "actions"))
 
     @classmethod

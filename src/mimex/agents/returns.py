@@ -1,8 +1,4 @@
-"""Returns: advantages of a rollout, the batch that PPO learns from, and the scale of a critic.
-
-A critic learns in the scale of the returns (``ReturnScale``), so that the size of rewards does not
-matter.
-"""
+"""Generalized advantage estimation, batches, and normalization of returns (PopArt)."""
 
 from __future__ import annotations
 
@@ -13,17 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.state import require_same
-from mimex.data.rollout import Stored
+from mimex.data.rollout import ObsDict
 from mimex.nn import processes
 
-FOLLOWS = 0.05
-"""Weight of the newest rollout in the statistics once there are many: half of what they are is of
-the last 14. Returns grow a hundredfold while a task is learned; an average over all of them would
-lag behind."""
+EMA_RATE = 0.05
+"""EMA rate of the statistics, per rollout: a half-life of 14. Returns grow a hundredfold while a
+task is learned; an average over all rollouts would lag behind."""
 
 FLAT = 1e-3
-"""The deviation counts as at least this share of the mean: returns that are all alike have no scale
-of their own beside rounding."""
+"""Lower bound of the std, as a fraction of the mean: that of constant returns is rounding error."""
 
 
 def gae(
@@ -36,20 +30,18 @@ def gae(
     discount: float,
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """Generalised advantage estimates of a rollout of M steps (Schulman et al., 2016).
+    """Generalized advantage estimation over M steps of N environments (Schulman et al., 2016).
 
-    An episode that terminates has nothing after it. One that is truncated would have gone on: its
-    final observation's value stands for the rest. For a stream that runs across episodes (the
-    intrinsic return of RND) nothing terminates, nothing ends, and the next value is that of the
-    next episode's first observation.
+    On truncation, bootstrap from V(final_obs). For a non-episodic return (the intrinsic return of
+    RND), ``terminated`` and ``ended`` are all False, and the next value is that of the next
+    episode's first observation.
 
     Args:
         rewards: ``(M, N)``.
         values: ``(M, N)`` of the observations on which the policy acted.
-        next_values: ``(M, N)`` of what each step led to: where an episode was truncated, of its
-            final observation.
-        terminated: ``(M, N)`` bool: the step ended the episode for good; its next value is ignored.
-        ended: ``(M, N)`` bool: the step was the last of its episode, for whichever reason.
+        next_values: ``(M, N)`` of the next observations; on truncation, of the final observation.
+        terminated: ``(M, N)`` bool: the episode terminated; the next value is ignored.
+        ended: ``(M, N)`` bool: the episode terminated or was truncated.
         discount: Gamma.
         gae_lambda: Lambda.
 
@@ -77,9 +69,9 @@ def gae(
 
 
 class Batch(NamedTuple):
-    """What one update learns from: B steps in any order, H value heads."""
+    """Training data of one update: B steps in any order, with H value heads."""
 
-    observations: Stored  # (B, ...) by part
+    observations: ObsDict  # (B, ...) by part
     actions: Tensor  # (B, A)
     log_probs: Tensor  # (B,)
     advantages: Tensor  # (B, H)
@@ -87,7 +79,7 @@ class Batch(NamedTuple):
     returns: Tensor  # (B, H)
 
     def arrays(self) -> dict[str, object]:
-        """By name, to look at when something went wrong."""
+        """The arrays by name, for debugging."""
         return self._asdict()
 
     def rows(self, index: Tensor) -> Batch:
@@ -97,16 +89,16 @@ class Batch(NamedTuple):
 
 
 class ReturnScale:
-    """Mean and deviation of returns, by value head, that follow them (PopArt).
+    """Running mean and std of the returns of each value head (PopArt, van Hasselt et al. 2016).
 
-    A critic's output y stands for the value ``mean + std * y``. When the statistics move, its last
-    layer is rescaled so that all values stay what they were (van Hasselt et al., 2016). Before the
-    first update every value is 0, whatever the critic says: it knows nothing of the scale.
+    The critic's output y is the value ``mean + std * y``. When the statistics change, the critic's
+    last layer is rescaled so that all values stay the same. Before the first update every value is
+    0, because the scale of the returns is unknown.
 
     Args:
-        heads: H.
-        follow: Without it the mean stays 0 and the deviation 1: outputs are values.
-        device: Where returns are.
+        heads: Number of value heads, H.
+        follow: Update the statistics; otherwise the mean stays 0 and the std 1.
+        device: Device of the returns.
     """
 
     def __init__(
@@ -118,38 +110,38 @@ class ReturnScale:
 
     @property
     def std(self) -> Tensor:
-        """The deviation of each head's returns, ``(H,)``; 0 before the first update."""
+        """Standard deviation of each head's returns, ``(H,)``; 0 before the first update."""
         return self.var.sqrt().maximum(FLAT * self.mean.abs())
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Values ``(..., H)`` that a critic's outputs stand for."""
+        """Values ``(..., H)`` of the critic's outputs."""
         return self.mean.to(outputs) + self.std.to(outputs) * outputs
 
     def targets(self, returns: Tensor) -> Tensor:
-        """Outputs ``(..., H)`` that stand for returns."""
+        """Normalized returns ``(..., H)``, the critic's targets."""
         return (returns - self.mean.to(returns)) / _or_one(self.std).to(returns)
 
     def combined(
-        self, advantages: Tensor, weights: Sequence[float] = (), *, apart: bool = True
+        self, advantages: Tensor, weights: Sequence[float] = (), *, per_head: bool = True
     ) -> Tensor:
-        """Advantages ``(B, H)`` of all heads, weighed and added: ``(B,)``.
+        """Weighted sum over heads of advantages ``(B, H)``: ``(B,)``.
 
         Args:
             advantages: In units of reward.
-            weights: Of each head; all 1 by default.
-            apart: Whether each head's are taken in the unit of its own returns, or all as they are.
+            weights: Weight of each head; all 1 by default.
+            per_head: Divide each head's advantages by the std of its returns.
         """
         chosen = torch.tensor(list(weights) or [1.0] * len(self.mean))
-        units = _or_one(self.std) if apart else torch.ones_like(self.std)
+        units = _or_one(self.std) if per_head else torch.ones_like(self.std)
         return advantages @ (chosen.to(units) / units).to(advantages)
 
     @torch.no_grad()
     def update(self, returns: Tensor, last: nn.Linear) -> None:
-        """Takes in returns ``(B, H)``, and keeps the values of a critic by its last layer."""
+        """Updates the statistics with returns ``(B, H)``, and rescales the critic's last layer."""
         if not self.follow:
             return
         self.updates += 1
-        rate = max(FOLLOWS, 1 / self.updates)
+        rate = max(EMA_RATE, 1 / self.updates)
         before_mean, before_std = self.mean, self.std
         var, mean = torch.var_mean(returns.double(), dim=0, correction=0)
         delta = mean - self.mean
@@ -166,7 +158,7 @@ class ReturnScale:
         return {"mean": self.mean.clone(), "var": self.var.clone(), "updates": self.updates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
         ours = {"mean": self.mean, "var": self.var}
         require_same(ours, {name: state[name] for name in ours}, "this scale of returns")
         self.mean, self.var = (state[name].to(self.mean, copy=True) for name in ours)
@@ -177,13 +169,13 @@ def _or_one(std: Tensor) -> Tensor:
     return torch.where(std > 0, std, 1.0)
 
 
-def standardised(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and deviation 1 over all processes; 0 where all are alike."""
-    std, mean = torch.std_mean(processes.joined(advantages), correction=0)
+def normalize_advantages(advantages: Tensor) -> Tensor:
+    """Advantages with mean 0 and std 1 over all processes; 0 if all are equal."""
+    std, mean = torch.std_mean(processes.all_gather(advantages), correction=0)
     return (advantages - mean) / torch.where(std > 0, std, 1.0)
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> list[float]:
-    """How much of the returns' variance the values ``(B, H)`` explain, by head; at most 1."""
+    """Explained variance of the returns by the values ``(B, H)``, per head; at most 1."""
     left, all_of_it = ((returns - values).var(0), returns.var(0))
     return torch.where(all_of_it > 0, 1 - left / all_of_it, 0.0).tolist()

@@ -77,7 +77,7 @@ class Count:
         if train_fraction < 1:
             order = torch.randperm(len(cells), generator=self.generator)
             cells = cells[order[: max(1, round(train_fraction * len(cells)))]]
-        for key in _keys(processes.joined(cells)):
+        for key in _keys(processes.all_gather(cells)):
             self.visits[key] = self.visits.get(key, 0) + 1
         mean = float(processes.mean(rewards.mean()))
         return rewards, {"bonus/mean": mean, "bonus/cells": float(len(self.visits))}

@@ -234,7 +234,7 @@ class MaskedPrediction(ABC):
         if self.statistics is not None:
             self.statistics.update_together(raw[window.valid.to(self.device)])
         self.steps += 1
-        gathered = processes.joined(rewards)
+        gathered = processes.all_gather(rewards)
         metrics = {
             "bonus/loss": float(sums[0]),
             "bonus/mean": float(gathered.mean()),
@@ -288,7 +288,7 @@ class MaskedPrediction(ABC):
             if statistics.count == 0:  # before the first step: the statistics of this batch
                 statistics = RunningMeanStd(statistics.shape, self.device)
                 statistics.update_together(raw[valid])
-            x = statistics.normalise(raw, FEATURE_CLIP)
+            x = statistics.normalize(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(valid)
 
     def _copied_generator(self) -> Generator:

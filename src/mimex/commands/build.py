@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from mimex.agents import agent_class
 from mimex.agents.factory import seed_for
 from mimex.config import TrainConfig, family_of
-from mimex.contracts import Located, Observer, Policy, frames_per_step
+from mimex.contracts import Callback, Located, Policy, frames_per_step
 from mimex.nn import processes
 from mimex.track.clock import Clock
 from mimex.train.checkpoint import Checkpoints
@@ -42,13 +42,13 @@ def make_training(config: TrainConfig) -> Training:
     """A run that has not begun, or this process's share of it."""
     env, clock = make_env(config, config.envs // processes.size()), Clock()
     agent = agent_class(config.agent).build(config, env, clock)
-    observers: dict[str, Observer] = {
+    callbacks: dict[str, Callback] = {
         "episodes": Episodes(env.num_envs, agent.recent_episodes, frames_per_step(env))
     }
     if isinstance(env.unwrapped, Located) or observes_numbers(env):
-        observers["novelty"] = Novelty(env, FIRST_STATES // agent.score_every)
+        callbacks["novelty"] = Novelty(env, FIRST_STATES // agent.score_every)
     if config.curriculum:
-        observers["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
+        callbacks["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
     restarts = None
     if config.restarts.share:
         seed = seed_for(config, "restarts", processes.rank())
@@ -56,19 +56,19 @@ def make_training(config: TrainConfig) -> Training:
     training = Training(
         env,
         agent,
-        observers,
+        callbacks,
         seed=seed_for(config, "environment", processes.rank()),
         restarts=restarts,
         stagger=agent.stagger,
         clock=clock,
     )
     if processes.rank() > 0:
-        draw_anew(config, training)
+        reseed(config, training)
     return training
 
 
-def draw_anew(config: TrainConfig, training: Training, step: int = 0) -> None:
-    """Lets this process draw other random numbers than all others, and than at other steps."""
+def reseed(config: TrainConfig, training: Training, step: int = 0) -> None:
+    """Gives the generators of this process seeds of its own, which depend on the step."""
     agent = training.agent
     parts: dict[str, Any] = {"actions": agent.algorithm, "bonus": agent.bonus, "minibatches": agent}
     for purpose, part in parts.items():

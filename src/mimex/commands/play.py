@@ -22,7 +22,7 @@ from mimex.envs.catalog import NAMES
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import ffmpeg, write_video
-from mimex.train.evaluate import Evaluation, pictures
+from mimex.train.evaluate import Evaluation, images
 
 UNKNOWN_FPS = 30
 """Of videos where environments do not say how fast they are."""
@@ -144,7 +144,7 @@ def play(
     ended: Callable[[Evaluation], None] = lambda outcome: None,
 ) -> None:
     """Plays episodes in one environment, then closes it; writes a video if it is drawn."""
-    frames = pictures(env, agent, seed=seed, episodes=episodes, ended=ended)
+    frames = images(env, agent, seed=seed, episodes=episodes, ended=ended)
     most, video = episodes * episode_steps(env), bool(env.render_mode)
     title, unit = (f"-> {path}", "frames") if video else ("playing", "steps")
     try:

@@ -41,7 +41,7 @@ def policy_of_run(
     inputs = _inputs(observations)
     action = _action(actions)
     state: Mapping[str, Any] = agent.state_dict()  # type: ignore[attr-defined]  # PPO has one
-    network, normalizer = state["network"], state["normaliser"]
+    network, normalizer = state["network"], state["normalizer"]
     depths = sorted(
         int(name.split(".")[1])
         for name in network

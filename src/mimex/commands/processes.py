@@ -1,9 +1,8 @@
-"""The processes of one run: who starts them, how they find each other, and how they end.
+"""Starting, connecting and ending the processes of one run.
 
-torchrun starts them all and gives each its place. Otherwise the first one, which a person started,
-starts the others with their place in a variable of the environment. Each of them listens to a pipe
-from it: when it ends, however it ends, so do they. When one of them ends, the first one raises
-``LostProcessError`` within a moment.
+With torchrun, each process has its rank in torchrun's variables. Otherwise the first process spawns
+the others, with their rank in an environment variable. Each of them reads from a pipe and exits
+when the first process ends. When one of them ends, the first raises ``LostProcessError``.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from mimex.config import TrainConfig
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores
-from mimex.nn.processes import LostProcessError, Place
+from mimex.nn.processes import LostProcessError, Rank
 
 STARTED = "MIMEX_PROCESS"
-"""The variable with the place of a process that the first one has started, and the port to meet."""
+"""Environment variable with the rank of a spawned process, and the port to connect to."""
 
 LOST = 3
 """Exit code of a process that ended because another one had."""
@@ -44,26 +43,26 @@ threading.Thread(target=end_with_the_first, daemon=True).start()
 from mimex.cli import main
 raise SystemExit(main(["train"]))
 """
-"""What another process than the first runs; it listens before it imports, which takes seconds."""
+"""Code of a spawned process; it watches the pipe before the slow imports."""
 
 A_CORE = 4
-"""Processes that are started for each core, at most: more would only wait for each other."""
+"""Maximum number of processes per core."""
 
 HERE = "127.0.0.1"
 GRACE = 10.0  # seconds in which the others may end by themselves
 
 
-def place_of_this() -> Place | None:
-    """The place that was given to this process; None if it is one that a person started."""
+def rank_of_this() -> Rank | None:
+    """The rank of a process that torchrun or another process started; None otherwise."""
     if STARTED in os.environ:
         told = json.loads(os.environ[STARTED])
-        return Place(**{name: int(told[name]) for name in asdict(Place())})
-    return processes.place_by_environment()
+        return Rank(**{name: int(told[name]) for name in asdict(Rank())})
+    return processes.rank_from_environment()
 
 
-def with_place(config: TrainConfig) -> tuple[TrainConfig, Place]:
-    """The settings, and the place of the first process of such a run."""
-    given = processes.place_by_environment()
+def with_rank(config: TrainConfig) -> tuple[TrainConfig, Rank]:
+    """The settings, and the rank of the first process."""
+    given = processes.rank_from_environment()
     if given is not None:
         if config.processes not in (1, given.size):
             raise ValueError(
@@ -77,35 +76,35 @@ def with_place(config: TrainConfig) -> tuple[TrainConfig, Place]:
             f"--processes is {config.processes}, but this machine has {available_cores()} cores: "
             f"use at most {most}"
         )
-    return config, Place(0, config.processes, 0, config.processes)
+    return config, Rank(0, config.processes, 0, config.processes)
 
 
-def choose_device(config: TrainConfig, place: Place) -> None:
-    """Gives every process of this machine a GPU of its own, where the settings ask for one."""
-    if place.size == 1 or config.device_name == "cpu":
+def choose_device(config: TrainConfig, this: Rank) -> None:
+    """Assigns a GPU to each process of this machine, if the settings ask for it."""
+    if this.size == 1 or config.device_name == "cpu":
         return
-    if config.device_name != "cuda" or torch.cuda.device_count() < place.local_size:
+    if config.device_name != "cuda" or torch.cuda.device_count() < this.local_size:
         raise ValueError(
-            f"--processes is {place.local_size} here, but --device {config.device} has only "
+            f"--processes is {this.local_size} here, but --device {config.device} has only "
             f"{max(torch.cuda.device_count(), 1)}: use one process for each, or --device cpu"
         )
-    torch.cuda.set_device(place.local_rank)
+    torch.cuda.set_device(this.local_rank)
 
 
 @contextmanager
-def beside(place: Place) -> Iterator[None]:
-    """In this block the first process has met all others; it has started them where nobody has."""
-    if place.size == 1 or processes.place_by_environment() is not None:
-        if place.size > 1:
-            processes.meet()
+def spawn(this: Rank) -> Iterator[None]:
+    """Spawns the other processes, unless torchrun has, and connects to them."""
+    if this.size == 1 or processes.rank_from_environment() is not None:
+        if this.size > 1:
+            processes.init()
         yield
         return
     listener = socket.create_server((HERE, 0))
     port = listener.getsockname()[1]
-    others = [_start(replace(place, rank=r, local_rank=r), port) for r in range(1, place.size)]
+    others = [_start(replace(this, rank=r, local_rank=r), port) for r in range(1, this.size)]
     try:
         with _resuming(others):
-            _meet(place, listener, others)
+            _connect(this, listener, others)
             heard = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
             try:
                 yield
@@ -166,19 +165,19 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def meet_first() -> None:
-    """In any other process: meets the first one."""
+def init_other() -> None:
+    """Connects another process to the first one."""
     if STARTED not in os.environ:
-        processes.meet()
+        processes.init()
         return
     # Ctrl-C was held back until this process could take note of it.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     told = json.loads(os.environ[STARTED])
-    processes.meet(TCPStore(HERE, told["port"], told["size"], is_master=False))
+    processes.init(TCPStore(HERE, told["port"], told["size"], is_master=False))
 
 
-def _start(place: Place, port: int) -> subprocess.Popen[bytes]:
-    told = json.dumps(asdict(place) | {"port": port})
+def _start(this: Rank, port: int) -> subprocess.Popen[bytes]:
+    told = json.dumps(asdict(this) | {"port": port})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(
@@ -190,7 +189,9 @@ def _start(place: Place, port: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _meet(place: Place, listener: socket.socket, others: Sequence[subprocess.Popen[bytes]]) -> None:
+def _connect(
+    this: Rank, listener: socket.socket, others: Sequence[subprocess.Popen[bytes]]
+) -> None:
     """Waits for the others. One that ends meanwhile would never come: then all is over at once."""
     met = threading.Event()
 
@@ -204,7 +205,7 @@ def _meet(place: Place, listener: socket.socket, others: Sequence[subprocess.Pop
     watcher.start()
     port = listener.getsockname()[1]
     options: dict[str, Any] = {"master_listen_fd": listener.detach(), "wait_for_workers": False}
-    processes.meet(TCPStore(HERE, port, place.size, is_master=True, **options))
+    processes.init(TCPStore(HERE, port, this.size, is_master=True, **options))
     met.set()
     watcher.join()
 

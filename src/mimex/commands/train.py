@@ -8,55 +8,55 @@ from dataclasses import replace
 from typing import Any
 
 from mimex.agents.factory import seed_for
-from mimex.commands.build import draw_anew, make_env, make_training
+from mimex.commands.build import make_env, make_training, reseed
 from mimex.commands.processes import (
     LOST,
-    beside,
     choose_device,
+    init_other,
     leave,
-    meet_first,
-    place_of_this,
-    with_place,
+    rank_of_this,
+    spawn,
+    with_rank,
 )
 from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
-from mimex.nn.processes import LostProcessError, Place
+from mimex.nn.processes import LostProcessError, Rank
 from mimex.track import make_logger
 from mimex.track.display import Display, lasting_output
 from mimex.track.sinks import JSONLines, Logger, RunInfo, Sink
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder
 from mimex.train.novelty import remove_after
-from mimex.train.ranks import own, size_of, tell
+from mimex.train.ranks import broadcast, own, size_of
 from mimex.train.runner import ROWS, UNFINISHED, Runner, Schedule, Training, Worker
 from mimex.train.signals import StopRequest
 
 
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line and trains; or trains with the process that has read it."""
-    place = place_of_this()
-    if place is None:
+    this = rank_of_this()
+    if this is None:
         return train(parse(arguments).checked())
-    leave(follow(place) if place.rank > 0 else train(parse(arguments).checked()))
+    leave(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
 
 
 @lasting_output()
 def train(config: TrainConfig) -> int:
-    """Trains to the end, or until Ctrl-C or SIGTERM; then the same call continues.
+    """Trains to the end, or until Ctrl-C or SIGTERM; then the same call resumes.
 
     Returns:
         0 at the end, and 128 plus its number after a signal.
     """
-    config, place = with_place(config)
+    config, this = with_rank(config)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(config.folder))
         stop = stack.enter_context(StopRequest())
-        stack.enter_context(processes.at(place))
+        stack.enter_context(processes.at(this))
         checkpoints = Checkpoints(folder.checkpoints)
         begun_with = (folder.config or {}).get("horizon")
         config = config.continuing(folder.config)
-        training = _prepared(config, place)
+        training = _prepared(config, this)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
@@ -68,9 +68,9 @@ def train(config: TrainConfig) -> int:
         if saved is not None:
             with checkpoints.fitting():
                 loaded = _load(config, training, saved[1])
-        stack.enter_context(beside(place))
-        if place.size > 1:
-            tell({"config": config.to_dict(), "state": None if saved is None else saved[1]})
+        stack.enter_context(spawn(this))
+        if this.size > 1:
+            broadcast({"config": config.to_dict(), "state": None if saved is None else saved[1]})
         notes = folder.restore_metrics(
             None if saved is None else (saved[0], saved[1].get(ROWS)),
             min(config.eval.every, config.track.checkpoint_every),
@@ -116,23 +116,23 @@ def train(config: TrainConfig) -> int:
     return 0
 
 
-def follow(place: Place) -> int:
-    """Trains beside the first process, which says what, when to save, and when to end."""
+def follow(this: Rank) -> int:
+    """Trains in step with the first process, which sends the settings and ends the run."""
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
-        stack.enter_context(processes.at(place))
+        stack.enter_context(processes.at(this))
         try:
-            meet_first()
-            told = tell(None)
-            config, state = TrainConfig.from_dict(told["config"]).checked(), told["state"]
-            training = _prepared(config, place)
+            init_other()
+            sent = broadcast(None)
+            config, state = TrainConfig.from_dict(sent["config"]).checked(), sent["state"]
+            training = _prepared(config, this)
             stack.callback(training.env.close)
             if state is not None:
                 _load(config, training, state)
             worker = Worker(training, _schedule(config), config.folder, stop)
             worker.follow((state or {}).get(UNFINISHED, []))
         except (LostProcessError, KeyboardInterrupt):
-            return LOST  # the first process tells
+            return LOST  # the first process reports it
     return 0
 
 
@@ -141,20 +141,20 @@ def _schedule(config: TrainConfig) -> Schedule:
     return Schedule(config.steps, *every, futility=config.futility)
 
 
-def _prepared(config: TrainConfig, place: Place) -> Training:
-    """This process's share of a run that has not begun."""
+def _prepared(config: TrainConfig, this: Rank) -> Training:
+    """This process's share of a new run."""
     keep_memory()
-    choose_device(config, place)
-    threads = config.threads or max(1, available_cores() // place.local_size)
+    choose_device(config, this)
+    threads = config.threads or max(1, available_cores() // this.local_size)
     use_workers(threads)
-    return make_training(config if place.size == 1 else replace(config, threads=threads))
+    return make_training(config if this.size == 1 else replace(config, threads=threads))
 
 
 def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> list[str]:
-    """Continues a run from its state; returns what whoever continues it should know."""
+    """Restores a run; returns notes for the user."""
     before, now = size_of(state), processes.size()
     if before != now:
-        draw_anew(config, training, int(state["step"]))
+        reseed(config, training, int(state["step"]))
     goes_on = training.load_state_dict(own(state, training.without_environments()))
     notes = [f"continuing from step {training.step:,}"]
     if before != now:

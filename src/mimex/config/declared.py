@@ -1,18 +1,16 @@
-"""Settings as a class declares them: the parameters of its constructor, and its docstring's words.
+"""Settings of a class from the parameters of its constructor, with help texts from its docstring.
 
-A bonus, the scale of a bonus, and the tasks say once what may be chosen about them. The sections of
-``config.json`` and of the command line, with their help, are made from there.
+Used for bonuses, the scale of the bonus and the tasks; agents have explicit dataclasses.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, make_dataclass
 from typing import Any, get_args, get_type_hints
 
-_ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+import docstring_parser
 
 
 def settings_of(kind: type[Any], only: Sequence[str] = ()) -> type[Any]:
@@ -64,6 +62,6 @@ def _parameters(kind: type[Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def _explained(kind: type[Any]) -> list[tuple[str, str]]:
-    """The parameters that a class's own docstring explains, and its words on each."""
-    text = inspect.cleandoc(vars(kind).get("__doc__") or "")
-    return [(name, re.sub(r"\s+", " ", words)) for name, words in _ENTRY.findall(text)]
+    """The parameters in a class's own docstring, and their descriptions in one line each."""
+    parsed = docstring_parser.parse(vars(kind).get("__doc__") or "")
+    return [(each.arg_name, " ".join((each.description or "").split())) for each in parsed.params]

@@ -1,4 +1,4 @@
-"""Settings to JSON and back: what a file says is checked by the types of the settings."""
+"""Settings to JSON and back, checked against the types of the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Settings = TypeVar("Settings")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it."""
+    """A JSON value."""
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, tuple):

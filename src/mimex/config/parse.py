@@ -87,7 +87,7 @@ def _is_task(word: str) -> bool:
 
 
 def _chosen(arguments: Sequence[str], flag: str) -> str | None:
-    """What a flag says, before the rest can be read."""
+    """The value of a flag, before parsing."""
     for place, argument in enumerate(arguments):
         if argument == flag and place + 1 < len(arguments):
             return arguments[place + 1]

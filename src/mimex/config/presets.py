@@ -21,12 +21,12 @@ PUBLISHED_BONUSES: Mapping[str, Mapping[str, Any]] = {
     "pseudocount": {"lr": 1e-3},
     "disagreement": {"lr": 1e-3},
 }
-"""Where the published numbers are not the defaults; of the last two, which the paper does not have
-in this form, what they had before a search."""
+"""Published settings that differ from the defaults. For the last two, which the paper does not have
+in this form, those before a search."""
 
 BESIDE_COSTS = {"reward_decay": 1.0, "survival_bonus": 1.0}
 """Scale of the bonus in the cpu preset on PixMC-Sparse. Every step costs an action penalty there,
-and touching the arm ends the episode: the survival bonus pays an average step's cost back, or
+and touching the arm ends the episode: the survival bonus compensates for an average step's cost, or
 agents learn to end their episodes (docs/how-big.md). Restarts keep what was found, so that beta
 need not be reduced for it."""
 
@@ -40,7 +40,7 @@ bonus also sees the object alone (of Reach the hand). Of an object at rest a mas
 of its neighbor, so that masking whole steps rewards nothing but a moving object (docs/results.md).
 """
 
-SMALL_PICTURES: Mapping[str, Any] = {
+SMALL_IMAGES: Mapping[str, Any] = {
     "steps": 100_000,
     "suite": {"image_size": 40, "quality": "fast"},
     "drqv2": SMALL_PIXELS,

@@ -1,4 +1,4 @@
-"""What a run is: all of its settings, checked, and as JSON."""
+"""All settings of a run, their checks, and JSON."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ MAY_CHANGE = ("steps", "horizon", "out", "processes", "threads", "device", "trac
 
 @dataclass(frozen=True)
 class EvalSettings:
-    """Evaluations during the run, without the policy's noise."""
+    """Evaluations during the run, with deterministic actions."""
 
     every: int = 250_000
-    """Environment steps (dmc: frames) from one to the next; there is always one at the end."""
+    """Environment steps (dmc: frames) between evaluations; there is always one at the end."""
     episodes: int = 64
-    """Episodes each."""
+    """Episodes per evaluation."""
 
 
 @dataclass(frozen=True)
@@ -87,63 +87,61 @@ class TrainConfig(Sections):  # type: ignore[misc]
     of the control suite, for example dmc/cartpole_swingup_sparse; gym/ and an id of Gymnasium, for
     example gym/CartPole-v1, or of a module of yours, gym/MODULE:ID."""
     agent: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(AGENTS) + "}")] = "ppo"
-    """The algorithm: by default drqv2 for dmc/, and ppo for all else. drqv2 needs actions that are
-    numbers."""
+    """Algorithm; by default drqv2 for dmc/ and ppo otherwise. drqv2 needs continuous actions."""
     reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser}")] = "sparse"
-    """How much the reward helps; tasks of dmc/ and gym/ have their own."""
+    """Reward of the task; tasks of dmc/ and gym/ have their own."""
     curriculum: tuple[str, ...] = ()
-    """Rewards to train with one after the other, for example dense sparse sparser; evaluations
-    have the last one."""
+    """Rewards to train with in turn, for example dense sparse sparser; evaluations use the last
+    one."""
     curriculum_success: float = 0.8
-    """Share of the last 100 training episodes that must succeed before the next reward of a
-    curriculum."""
+    """Success rate over the last 100 training episodes that moves a curriculum to its next
+    reward."""
     observation: Annotated[
         str, tyro.conf.arg(metavar="{oracle,robot,pixels} or for dmc/ {state,pixels}")
     ] = "oracle"
-    """All state, the joints only, or the wrist camera's picture and the joints; for dmc/ the
-    state or the camera's pictures; environments of gym/ have their own."""
+    """Full state, joints only, or wrist camera and joints; for dmc/ state or camera images;
+    environments of gym/ have their own."""
     bonus: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BONUSES) + "}")] = "none"
-    """The exploration bonus; "constant" pays the same for every step, and is the control."""
+    """Exploration bonus; "constant" rewards every step equally and is the control."""
     bonus_view: tuple[str, ...] = ()
-    """What the bonus sees of a vector observation: named groups, such as object or hand object, or
-    index ranges such as 24:27; everything by default. `mimex envs TASK` lists the groups; those of
-    dmc/ are the suite's observation names, those of gym/ the keys of a Dict observation."""
+    """Features of a vector observation that the bonus sees: named groups, such as object or hand
+    object, or index ranges such as 24:27; all by default. `mimex envs TASK` lists the groups; for
+    dmc/ they are the suite's observation names, for gym/ the keys of a Dict observation."""
     steps: int = 2_000_000
-    """Environment steps in all, over all environments; for dmc/ frames, of which an agent's step
-    has suite.action-repeat."""
+    """Total environment steps over all environments; for dmc/ frames, of which an agent step has
+    suite.action-repeat."""
     futility: float = 1.0
-    """Share of the steps after which a run ends that has received no positive reward in training;
-    1 for never. Studies set it to save hours."""
+    """Fraction of the steps after which a run without any positive training reward ends; 1 to
+    disable."""
     horizon: int | None = None
-    """Environment steps over which the learning rate and beta run where they have a schedule; None
-    for the steps with which the run begins. When a run is continued for more steps, it keeps its
-    horizon unless this names another one; a learning rate that falls to 0 needs one."""
+    """Environment steps over which the schedules of learning rate and beta run; None for the steps
+    with which the run starts. A resumed run keeps its horizon unless this sets another one."""
     envs: int = 512
-    """Environments side by side."""
+    """Number of parallel environments."""
     seed: int = 0
-    """Of everything."""
+    """Random seed."""
     out: Path | None = None
-    """The run folder; by default runs/TASK-REWARD-BONUS-SEED, with the observation (dmc/) or the
-    agent (gym/) in place of the reward. The same command continues there."""
+    """Run folder; by default runs/TASK-REWARD-BONUS-SEED, with the observation (dmc/) or the agent
+    (gym/) in place of the reward. The same command resumes the run."""
     preset: Annotated[str, tyro.conf.arg(metavar="{cpu,paper,small}")] = "cpu"
-    """Defaults chosen by measurement on two cores, the published ones, or, for dmc/ from pixels,
-    small pictures and networks, whose scores cannot be compared with published ones."""
+    """Defaults tuned on two CPU cores (cpu), the published ones (paper), or, for dmc/ from pixels,
+    small images and networks (small), whose scores are not comparable with published ones."""
     processes: int = 1
-    """Processes on this machine that share the environments and learn as one (ppo); torchrun starts
-    them on many machines. A run may be continued with another number, and then begins new episodes.
-    """
+    """Processes on this machine that share the environments and train one agent (on-policy agents
+    only); use torchrun for several machines. A run resumed with another number starts new
+    episodes."""
     threads: int | None = None
-    """Threads to work on, of each process; None for one a core in all."""
+    """Threads per process; None for one per core in total."""
     device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = "cpu"
-    """Where networks, rollouts and bonus are; "auto" takes a CUDA GPU where there is one, else the
-    CPU, also on a Mac. A run may be continued on another one, with other random numbers."""
+    """Device of networks, rollouts and bonus; "auto" uses a CUDA GPU if there is one, else the CPU.
+    A run may be resumed on another device, with other random numbers."""
     vision: VisionSettings = field(default_factory=VisionSettings)
     restarts: RestartSettings = field(default_factory=RestartSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     track: TrackSettings = field(default_factory=TrackSettings)
 
     def checked(self) -> TrainConfig:
-        """These settings, if they make a run; an error that names the first that does not."""
+        """Returns these settings; raises an error that names the first invalid one."""
         require_numbers(asdict(self))
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, tuple(AGENTS))
@@ -201,7 +199,7 @@ class TrainConfig(Sections):  # type: ignore[misc]
             )
 
     def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
-        """These settings, with the horizon of the run that they continue, or else with their own.
+        """These settings with the horizon of the run that they resume.
 
         Args:
             begun: The settings with which the run was begun, as ``to_dict`` wrote them.
@@ -231,7 +229,7 @@ class TrainConfig(Sections):  # type: ignore[misc]
 
     @property
     def device_name(self) -> str:
-        """The device by PyTorch's name; an error if this machine has none of that kind."""
+        """PyTorch's name of the device; an error if this machine has none of that kind."""
         cuda = torch.cuda.is_available()
         if self.device == "auto":
             return "cuda" if cuda else "cpu"
@@ -241,23 +239,23 @@ class TrainConfig(Sections):  # type: ignore[misc]
 
     @property
     def title(self) -> str:
-        """What runs, in a few words."""
+        """A short description."""
         return f"{self.task} {self._kind}, bonus {self.bonus}"
 
     @property
     def folder(self) -> Path:
-        """Where the run is kept."""
+        """The run folder."""
         task = self.task.replace("/", "-").replace(":", "-")
         return self.out or Path("runs") / f"{task}-{self._kind}-{self.bonus}-{self.seed}"
 
     @property
     def _kind(self) -> str:
-        """What tells this from other runs on the task: the agent, too, if not the usual."""
+        """Distinguishes runs on the same task: with the agent, if it is not the default."""
         kind = self.family.kind(self)
         return kind if self.agent in (self.family.agent, kind) else f"{kind}-{self.agent}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested dicts of what JSON can say."""
+        """Nested dicts of JSON values."""
         return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod

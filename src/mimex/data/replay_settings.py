@@ -10,17 +10,16 @@ class ReplaySettings:
     """Settings of the replay buffer."""
 
     capacity: int = 1_000_000
-    """Observations that are kept, over all environments (as published)."""
+    """Observations in the buffer, over all environments (as published)."""
     memory_mapped: bool = False
-    """Keep observations in a file of the run folder instead of memory: slower on a cold cache. Its
-    space on the disk is reserved when the run starts, and given back when it ends."""
+    """Keep observations in a file of the run folder instead of memory: slower on a cold cache. Disk
+    space is reserved at the start and freed at the end."""
     run: int = 1
-    """Transitions that are drawn one after the other, with any bonus and without (published: 1).
-    Windows of neighbours overlap, and what they share goes through the encoder once: from pixels 4
-    makes a bonus on windows of 5 four times cheaper, at the price of a batch that holds fewer
-    places. Give all methods of a comparison the same."""
+    """Consecutive transitions per draw, with any bonus and without (published: 1). Overlapping
+    windows are encoded once: from pixels, 4 makes a bonus on windows of 5 four times cheaper, but
+    batches are less diverse. Use one value for all methods of a comparison."""
     save: bool = True
-    """Whether checkpoints hold the buffer; without it a continued run starts to fill a new one."""
+    """Save the buffer with checkpoints; otherwise a resumed run starts with an empty one."""
 
     def __post_init__(self) -> None:
         for name, least in (("capacity", 2), ("run", 1)):

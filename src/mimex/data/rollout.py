@@ -13,7 +13,7 @@ from mimex.data.checks import require_positive
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 """Shape and type of each part of what is kept of one observation, by name."""
 
-Stored = dict[str, Tensor]
+ObsDict = dict[str, Tensor]
 """What is kept of observations ``(..., *shape)``, by name of the part."""
 
 
@@ -51,7 +51,7 @@ class Rollout:
         require_positive(steps=steps, num_envs=num_envs)
         zeros, grid = partial(torch.zeros, device=device), (steps, num_envs)
         self.steps, self.num_envs = steps, num_envs
-        self.observations: Stored = {
+        self.observations: ObsDict = {
             part: zeros((steps + 1, num_envs, *shape), dtype=dtype)
             for part, (shape, dtype) in layout.items()
         }
@@ -59,7 +59,7 @@ class Rollout:
         self.actions = zeros((*grid, action_dim))
         self.log_probs, self.rewards = zeros(grid), zeros(grid)
         self.terminated, self.truncated = (zeros(grid, dtype=torch.bool) for _ in range(2))
-        self._finals: list[Stored] = []
+        self._finals: list[ObsDict] = []
         self._final_features: list[Tensor] = []
 
     def arrays(self) -> dict[str, object]:
@@ -71,13 +71,13 @@ class Rollout:
         self._finals.clear()
         self._final_features.clear()
 
-    def put_observation(self, step: int, stored: Stored, features: Tensor) -> None:
+    def put_observation(self, step: int, stored: ObsDict, features: Tensor) -> None:
         """Writes the observation before a step, or after the last one (``step`` = M)."""
         for part, values in stored.items():
             self.observations[part][step] = values
         self.features[step] = features
 
-    def put_finals(self, stored: Stored, features: Tensor) -> None:
+    def put_finals(self, stored: ObsDict, features: Tensor) -> None:
         """Appends the final observations ``(F, ...)`` of the episodes that the newest step ended.
 
         They come in the order of environments, so that over a rollout they are in row-major order.
@@ -90,7 +90,7 @@ class Rollout:
         """``(M, N)`` bool: the step was the last of its episode."""
         return self.terminated | self.truncated
 
-    def finals(self) -> Stored:
+    def finals(self) -> ObsDict:
         """The final observations ``(F, ...)``, one for each ended episode in row-major order."""
         return {
             part: torch.cat([values[:0].flatten(0, 1), *(final[part] for final in self._finals)])
@@ -101,7 +101,7 @@ class Rollout:
         """What the bonus sees of the final observations, ``(F, D)``."""
         return torch.cat([self.features[:0].flatten(0, 1), *self._final_features])
 
-    def newest(self, depth: int, before: Stored) -> Stored:
+    def newest(self, depth: int, before: ObsDict) -> ObsDict:
         """The last ``depth`` observations on which the policy acted, ``(N, depth, ...)`` by part.
 
         Args:
@@ -109,7 +109,7 @@ class Rollout:
             before: What this gave for the rollout before, for rollouts that are shorter; {} for
                 none, where zeros stand for what is missing.
         """
-        found: Stored = {}
+        found: ObsDict = {}
         for part, values in self.observations.items():
             acted_on = values[:-1].transpose(0, 1)
             older = before.get(part, acted_on.new_zeros(len(acted_on), depth, *values.shape[2:]))

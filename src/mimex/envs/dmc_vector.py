@@ -55,9 +55,9 @@ class VectorDMC(SyncVectorEnv[Any, Any]):
         limit: float = self.copies[0].environment._step_limit
         return math.ceil(limit / self.frames_a_step)
 
-    place_kind = "state"
+    position_kind = "state"
 
-    def places(self) -> NDArray[np.float32]:
+    def positions(self) -> NDArray[np.float32]:
         """Return the state features (N, D), also if observation="pixels"."""
         return np.stack([copy.state() for copy in self.copies])
 

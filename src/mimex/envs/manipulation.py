@@ -263,9 +263,9 @@ class VectorManipulation(VectorEnv[Any, Any, Any]):
         """Return the current observations, for example after `set_state`."""
         return to_numpy(self.world.observe())  # type: ignore[no-any-return]
 
-    place_kind = "hand"
+    position_kind = "hand"
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return the mean of each hand's grasp points (m), (N, 3)."""
         middle: Array = self.world.task.fingers().mean(axis=1)
         return middle

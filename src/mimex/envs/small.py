@@ -45,7 +45,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         "render_modes": [],
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
-    place_kind = "state"
+    position_kind = "state"
     time_limit_terminates = success_terminates = False
 
     def __init__(
@@ -83,7 +83,7 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         """Return the observations, (N, ...)."""
 
     @abstractmethod
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return the positions for coverage, (N, d)."""
 
     def reset(
@@ -218,7 +218,7 @@ class DeepSea(SmallGame):
         row, column = self.arrays["steps"], self.arrays["column"]
         return np.where(row < self.size, row * self.size + column, self.size**2)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return row and column, (N, 2)."""
         return np.stack([self.arrays["steps"], self.arrays["column"]], axis=1)
 
@@ -304,7 +304,7 @@ class OrderedButtons(SmallGame):
         """Return cell, lamp and, with `show_time`, the steps left, (N, 2 or 3)."""
         return np.stack([self.arrays[name] for name in self._observed], axis=1)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return the cell, (N, 1)."""
         return self.arrays["cell"][:, None].copy()
 
@@ -348,8 +348,8 @@ class FlagCar(SmallGame):
 
     def observe(self) -> Array:
         """Return position and velocity, (N, 2) float32."""
-        return self.places().astype(np.float32)
+        return self.positions().astype(np.float32)
 
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """Return position and velocity, (N, 2)."""
         return np.stack([self.arrays["position"], self.arrays["velocity"]], axis=1)

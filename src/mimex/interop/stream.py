@@ -191,7 +191,7 @@ class BonusStream(WeightedBonus):
         """With ``at_once``: the rewards of all steps since it was last called, ``(M, N)``.
 
         Args:
-            seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalised,
+            seen: ``(M, N)``: the rewards as the agent sees them, where those differ (normalized,
                 say); the bonus is sized beside them. Values that were added to them at time limits
                 are left out.
 

@@ -15,7 +15,7 @@ _KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))  # Mnih et al., 2015
 
 
 class ConvEncoder(nn.Module):
-    """Three convolutions and a linear layer, from images of bytes to normalised features.
+    """Three convolutions and a linear layer, from images of bytes to normalized features.
 
     The filters are those of Mnih et al. (2015), at half their number for the sake of CPUs. The last
     layer norm keeps the features at one scale while they learn, which the bonus on them needs.

@@ -1,12 +1,11 @@
-"""One run over many processes: which one this is, and the few operations in which all meet.
+"""Data-parallel training over several processes, on ``torch.distributed``.
 
-Every process has its share of the environments, and weights and statistics that are the same in
-all: gradients are averaged, and whatever is measured is measured over all. With one process, as
-everywhere but in ``mimex train``, each operation is the identity. Numbers, bytes and JSON are all
-that is exchanged.
+Every process has its share of the environments; weights and statistics are the same in all, because
+gradients and measurements are averaged. With one process each operation is the identity. Only
+tensors, bytes and JSON are exchanged.
 
-All processes must call the same operations in the same order. Where one has ended, the others
-raise ``LostProcessError``.
+All processes must call the same operations in the same order. If one has ended, the others raise
+``LostProcessError``.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from torch import Tensor
 Result = TypeVar("Result")
 
 PATIENCE = timedelta(days=1)
-"""How long a process waits for the others: while the first evaluates, they have nothing to do. One
-that has ended is noticed at once."""
+"""Timeout of all operations: the other processes wait while the first evaluates. A process that has
+ended is noticed at once."""
 
 
 class LostProcessError(RuntimeError):
@@ -38,8 +37,8 @@ class LostProcessError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which process this is, of how many; and the same among those on this machine."""
+class Rank:
+    """Rank and number of processes, overall and on this machine."""
 
     rank: int = 0
     size: int = 1
@@ -47,53 +46,52 @@ class Place:
     local_size: int = 1
 
 
-_place = Place()
+_this = Rank()
 
 
-def place_by_environment() -> Place | None:
-    """The place that torchrun gives; None where nobody has, or there is one process alone."""
+def rank_from_environment() -> Rank | None:
+    """The rank set by torchrun; None without torchrun or with one process."""
     told = os.environ
     if not all(name in told for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
     rank, size = int(told["RANK"]), int(told["WORLD_SIZE"])
     local = int(told.get("LOCAL_RANK", rank)), int(told.get("LOCAL_WORLD_SIZE", size))
-    return Place(rank, size, *local) if size > 1 else None
+    return Rank(rank, size, *local) if size > 1 else None
 
 
 def rank() -> int:
-    """Which process this is, from 0; the first one evaluates, logs and saves."""
-    return _place.rank
+    """Rank of this process, from 0; rank 0 evaluates, logs and saves."""
+    return _this.rank
 
 
 def size() -> int:
-    """How many processes there are."""
-    return _place.size
+    """Number of processes."""
+    return _this.size
 
 
 @contextmanager
-def at(place: Place) -> Iterator[None]:
-    """In this block this process is one of several; they meet once ``meet`` was called."""
-    global _place
-    before, _place = _place, place
+def at(this: Rank) -> Iterator[None]:
+    """Sets the rank of this process; operations need ``init`` first."""
+    global _this
+    before, _this = _this, this
     try:
         yield
     finally:
-        _place = before
-        if place.size > 1 and dist.is_initialized():
+        _this = before
+        if this.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
 
-def meet(store: Any = None) -> None:
-    """Connects with the other processes: over gloo, and over NCCL for what is on a GPU.
+def init(store: Any = None) -> None:
+    """Connects to the other processes: gloo for CPU tensors, NCCL for CUDA tensors.
 
     Args:
-        store: Of PyTorch, where those on one machine find each other; None where torchrun's
-            variables say it.
+        store: A PyTorch store for processes on one machine; None for torchrun's variables.
     """
     if store is not None and sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else is to hear of it
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # not reachable from other machines
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    rank, size = _place.rank, _place.size
+    rank, size = _this.rank, _this.size
     _together(
         lambda: dist.init_process_group(
             backend, store=store, rank=rank, world_size=size, timeout=PATIENCE
@@ -102,78 +100,78 @@ def meet(store: Any = None) -> None:
 
 
 def mean(values: Tensor) -> Tensor:
-    """The mean over all processes of an array of the same shape in each; the same bits in all."""
-    if _place.size == 1:
+    """The mean over all processes of a tensor of the same shape; bitwise equal in all."""
+    if _this.size == 1:
         return values
     total = values.clone()
     _together(lambda: dist.all_reduce(total))
-    return total.div_(_place.size)
+    return total.div_(_this.size)
 
 
-def joined(rows: Tensor, dim: int = 0) -> Tensor:
-    """Arrays of the same shape, one behind the other along a dimension, in the processes' order."""
-    if _place.size == 1:
+def all_gather(rows: Tensor, dim: int = 0) -> Tensor:
+    """Concatenates tensors of the same shape along a dimension, in the order of ranks."""
+    if _this.size == 1:
         return rows
     parts = [torch.empty_like(rows, memory_format=torch.contiguous_format) for _ in _ranks()]
     _together(lambda: dist.all_gather(parts, rows.contiguous()))
     return torch.cat(parts, dim)
 
 
-def every_bytes(content: bytes) -> list[bytes]:
-    """What each process gave, in their order; any length each."""
-    if _place.size == 1:
+def all_gather_bytes(content: bytes) -> list[bytes]:
+    """The bytes of each process, in the order of ranks; of any lengths."""
+    if _this.size == 1:
         return [content]
-    lengths = joined(torch.tensor([len(content)])).tolist()
+    lengths = all_gather(torch.tensor([len(content)])).tolist()
     padded = np.zeros((1, max(lengths) + 1), np.uint8)
     padded[0, : len(content)] = np.frombuffer(content, np.uint8)
-    rows = joined(torch.from_numpy(padded)).numpy()
+    rows = all_gather(torch.from_numpy(padded)).numpy()
     return [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
 
 
-def first_bytes(content: bytes = b"") -> bytes:
-    """What the first process gave, in all of them."""
-    if _place.size == 1:
+def broadcast_bytes(content: bytes = b"") -> bytes:
+    """The bytes of rank 0, in all processes."""
+    if _this.size == 1:
         return content
-    held = np.zeros(int(joined(torch.tensor([len(content)]))[0]), np.uint8)
-    if _place.rank == 0:
+    held = np.zeros(int(all_gather(torch.tensor([len(content)]))[0]), np.uint8)
+    if _this.rank == 0:
         held[:] = np.frombuffer(content, np.uint8)
     _together(lambda: dist.broadcast(torch.from_numpy(held), src=0))
     return held.tobytes()
 
 
-def every(value: Any) -> list[Any]:
-    """What each process gave, in their order: anything that JSON can say."""
-    if _place.size == 1:
+def all_gather_object(value: Any) -> list[Any]:
+    """The JSON-serializable value of each process, in the order of ranks."""
+    if _this.size == 1:
         return [value]
-    return [json.loads(content) for content in every_bytes(json.dumps(value).encode())]
+    return [json.loads(content) for content in all_gather_bytes(json.dumps(value).encode())]
 
 
-def average_gradients(parameters: Sequence[Tensor], beside: Tensor) -> Tensor:
+def average_gradients(parameters: Sequence[Tensor], values: Tensor) -> Tensor:
     """Averages the gradients of parameters over all processes.
 
-    A parameter that has none in any process has none afterwards; elsewhere none counts as zeros.
+    A missing gradient counts as zeros, unless it is missing in all processes.
 
     Args:
         parameters: The same in all processes.
-        beside: ``(n,)`` numbers that are averaged with them.
+        values: ``(n,)``, averaged in the same operation.
 
     Returns:
-        Their averages.
+        The averaged values.
     """
-    if _place.size == 1:
-        return beside
+    if _this.size == 1:
+        return values
     gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-    there = torch.tensor([p.grad is not None for p in parameters]).to(beside)
-    flat = torch.cat([beside, there, *(gradient.flatten() for gradient in gradients)])
-    sizes = [len(beside), len(there), *(p.numel() for p in parameters)]
-    beside, there, *means = torch.split(mean(flat), sizes)
+    there = torch.tensor([p.grad is not None for p in parameters]).to(values)
+    flat = torch.cat([values, there, *(gradient.flatten() for gradient in gradients)])
+    sizes = [len(values), len(there), *(p.numel() for p in parameters)]
+    values, there, *means = torch.split(mean(flat), sizes)
     for parameter, has, gradient in zip(parameters, there.tolist(), means, strict=True):
         parameter.grad = gradient.view_as(parameter) if has else None
-    return beside
+    return values
 
 
 def _ranks() -> range:
-    return range(_place.size)
+    return range(_this.size)
 
 
 def _together(operation: Callable[[], Result]) -> Result:
@@ -182,6 +180,6 @@ def _together(operation: Callable[[], Result]) -> Result:
     except RuntimeError as error:
         why = re.sub(r"^\[[^]]*\] ", "", str(error).partition("\n")[0]).partition(". ")[0]
         raise LostProcessError(
-            f"process {_place.rank} of {_place.size} has lost another one of its run ({why}): the "
+            f"process {_this.rank} of {_this.size} has lost another one of its run ({why}): the "
             "last checkpoint is intact, and the same command continues from it."
         ) from error

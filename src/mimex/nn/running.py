@@ -1,4 +1,4 @@
-"""Running mean and variance, in double precision, and vectors that are normalised by them."""
+"""Running mean and variance in double precision, and normalization by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mimex.nn import processes
 
 
 class RunningMeanStd:
-    """Mean and variance of everything seen so far, merged batch by batch (Chan et al., 1979).
+    """Running mean and variance (Chan et al., 1979).
 
     Args:
         shape: Shape of one item; ``()`` for scalars.
@@ -26,13 +26,13 @@ class RunningMeanStd:
         self.count = 0
 
     def update(self, items: Tensor) -> None:
-        """Takes in items ``(n, *shape)`` of this process."""
+        """Adds items ``(n, *shape)`` of this process."""
         if len(items):
             var, mean = torch.var_mean(items.detach().double(), dim=0, correction=0)
             self._merge(len(items), mean, var)
 
     def update_together(self, items: Tensor) -> None:
-        """Takes in the items of all processes, ``(n, *shape)`` each."""
+        """Adds the items of all processes, ``(n, *shape)`` each."""
         if processes.size() == 1:
             self.update(items)
             return
@@ -41,9 +41,9 @@ class RunningMeanStd:
         self.absorb(own)
 
     def absorb(self, own: RunningMeanStd) -> None:
-        """Takes in what the statistics of each process have seen."""
+        """Merges the statistics of each process."""
         count = torch.full_like(self.mean, own.count)
-        for n, mean, var in processes.joined(torch.stack([count, own.mean, own.var])[None]):
+        for n, mean, var in processes.all_gather(torch.stack([count, own.mean, own.var])[None]):
             if seen := int(n.max()):
                 self._merge(seen, mean, var)
 
@@ -61,19 +61,19 @@ class RunningMeanStd:
         """The standard deviation, kept away from zero."""
         return (self.var + 1e-8).sqrt()
 
-    def normalise(self, items: Tensor, clip: float) -> Tensor:
-        """Items with mean 0 and deviation 1, clipped; unchanged before anything was seen."""
+    def normalize(self, items: Tensor, clip: float) -> Tensor:
+        """Normalized and clipped items; unchanged before the first update."""
         if self.count == 0:
             return items
         scaled = (items - self.mean.to(items.dtype)) / self.std.to(items.dtype)
         return scaled.clamp(-clip, clip)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
         return {"mean": self.mean.clone(), "var": self.var.clone(), "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
+        """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
         for name in ("mean", "var"):
             if tuple(state[name].shape) != self.shape:
                 raise ValueError(
@@ -89,24 +89,24 @@ class RunningMeanStd:
         self.mean, self.var = mean, var
 
 
-class Normaliser:
-    """Normalises vectors by statistics that stand still until ``sync`` takes in what was seen.
+class Normalizer:
+    """Normalizes vectors by running statistics that are fixed until the next ``sync``.
 
-    Within a rollout one observation is therefore one vector, whenever it was met. Codes of discrete
-    values stay as they are: the deviation of a code is that of how often it was met, so that a
-    policy would change with its own habits. On the deep sea one that had found the treasure in
-    every episode lost it so, and keeps it with codes as they are (seed 0, count bonus).
+    Within a rollout, equal observations are therefore equal vectors. One-hot codes are not
+    normalized: their std depends on the policy's own visits, so that the policy's inputs would
+    change with its behavior. On DeepSea, a policy that had solved the task lost it that way
+    (seed 0, count bonus).
 
     Attributes:
-        follow: Whether ``sync`` does so; otherwise numbers are only cut off.
-        clip: Where numbers are cut off, in standard deviations.
+        follow: Whether ``sync`` updates the statistics; otherwise vectors are only clipped.
+        clip: Clip range, in standard deviations.
 
     Args:
-        size: Numbers a vector.
-        device: Where vectors are.
-        codes: ``(size,)``, which of them are codes; none when left out.
+        size: Dimensions of a vector.
+        device: Device of the vectors.
+        codes: ``(size,)`` bool: which dimensions are one-hot codes; by default none.
         follow: As above.
-        clip: As above; by default as RND does (Burda et al., 2018).
+        clip: As above; by default that of RND (Burda et al., 2018).
     """
 
     def __init__(
@@ -125,15 +125,15 @@ class Normaliser:
         self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors ``(..., size)`` with mean 0 and deviation 1, clipped."""
+        """Normalized and clipped vectors ``(..., size)``."""
         return ((vectors - self._mean) * self._scale).clamp_(-self.clip, self.clip)
 
-    def watch(self, vectors: Tensor) -> None:
-        """Takes vectors ``(n, size)`` into the statistics, to be used after ``sync``."""
+    def update_stats(self, vectors: Tensor) -> None:
+        """Adds vectors ``(n, size)`` to the statistics, which the next ``sync`` applies."""
         (self._seen if processes.size() == 1 else self._new).update(vectors)
 
     def sync(self) -> None:
-        """Uses the statistics of all that was watched, in all processes, from now on."""
+        """Applies the statistics of all vectors so far, over all processes."""
         if processes.size() > 1 and self._mean.numel():
             self._seen.absorb(self._new)
             self._new = RunningMeanStd(self._new.shape, self._mean.device)
@@ -142,11 +142,11 @@ class Normaliser:
             self._scale = (1 / self._seen.std).float().masked_fill(self._codes, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The statistics, those in use and those seen."""
+        """The applied statistics and the newest ones."""
         return {"seen": self._seen.state_dict(), "mean": self._mean, "scale": self._scale}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self._seen.load_state_dict(state["seen"])
         self._mean = state["mean"].to(self._mean.device, copy=True)
         self._scale = state["scale"].to(self._scale.device, copy=True)

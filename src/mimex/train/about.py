@@ -1,4 +1,4 @@
-"""What a run was made with, so that its numbers can be traced and made again."""
+"""Provenance of a run: versions, source revision, machine and command."""
 
 from __future__ import annotations
 

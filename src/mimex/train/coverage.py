@@ -1,4 +1,4 @@
-"""Where an agent has been: the cells that hands visited, and planes to map novelty on."""
+"""Coverage of the workspace, and planes for novelty maps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRINCIPAL_CELLS = 24
 """Cells along each principal axis, as many as along each axis of the hand's box."""
 
 PRINCIPAL_EDGE = 3.0
-"""Edge of the principal map, where log(1 + |z|) of z early deviations is this: z = 19."""
+"""Edge of the principal map in units of log(1 + |z|), z in early standard deviations: z = 19."""
 
 FIRST_STATES = 2000
 """States that the principal axes are fitted to: as many as DrQ-v2's random first steps."""
@@ -54,7 +54,7 @@ class Coverage:
         return {"visited": self.visited.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self.visited[:] = state["visited"]
 
 
@@ -79,21 +79,21 @@ class Plane:
 
 
 class Projection:
-    """From places ``(n, D)`` to points on planes."""
+    """From positions ``(n, D)`` to points on planes."""
 
     planes: tuple[Plane, ...]
-    first_places = 1  # how many the first call of ``points`` wants
+    first_positions = 1  # how many the first call of ``points`` wants
 
-    def points(self, places: Floats) -> list[Floats]:
-        """Where places are on each plane, ``(n, 2)`` each."""
+    def points(self, positions: Floats) -> list[Floats]:
+        """Where positions are on each plane, ``(n, 2)`` each."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
 
 
 class HandPlanes(Projection):
@@ -116,24 +116,24 @@ class HandPlanes(Projection):
             for name, (a, b) in zip(("from above", "from the side"), self._axes, strict=True)
         )
 
-    def points(self, places: Floats) -> list[Floats]:
-        return [places[:, axes] for axes in self._axes]
+    def points(self, positions: Floats) -> list[Floats]:
+        return [positions[:, axes] for axes in self._axes]
 
 
 class PrincipalPlane(Projection):
     """States ``(n, D)`` along the two directions in which the run's first states differ most.
 
-    The directions are fixed by the first call of ``points``, after each number was divided by its
-    deviation: angles and speeds have no common unit. Distances are in standard deviations of the
+    The directions are fixed by the first call of ``points``, after each feature was divided by its
+    std: angles and speeds have no common unit. Distances are in standard deviations of the
     first states, and shrink outwards like log(1 + |z|), because a policy that has learned goes far
     beyond where a random one was.
 
     Args:
-        first_places: How many the directions are fitted to.
+        first_positions: How many the directions are fitted to.
     """
 
-    def __init__(self, first_places: int = FIRST_STATES) -> None:
-        self.first_places = first_places
+    def __init__(self, first_positions: int = FIRST_STATES) -> None:
+        self.first_positions = first_positions
         names = ("first principal axis", "second principal axis")
         edge = PRINCIPAL_EDGE
         cells = (PRINCIPAL_CELLS, PRINCIPAL_CELLS)
@@ -141,26 +141,26 @@ class PrincipalPlane(Projection):
             Plane("principal axes", names, (-edge, -edge), (edge, edge), cells, shared=False),
         )
         self._mean: NDArray[np.float64] | None = None  # (D,)
-        self._directions = np.zeros((0, 2))  # (D, 2), each divided by its deviation
+        self._directions = np.zeros((0, 2))  # (D, 2), each divided by its std
 
-    def points(self, places: Floats) -> list[Floats]:
-        mean = self._fit(places) if self._mean is None else self._mean
-        z = (places - mean) @ self._directions
+    def points(self, positions: Floats) -> list[Floats]:
+        mean = self._fit(positions) if self._mean is None else self._mean
+        z = (positions - mean) @ self._directions
         return [np.sign(z) * np.log1p(np.abs(z))]
 
-    def _fit(self, places: Floats) -> NDArray[np.float64]:
-        mean: NDArray[np.float64] = np.mean(places, axis=0, dtype=np.float64)
-        spread = np.std(places, axis=0, dtype=np.float64)
+    def _fit(self, positions: Floats) -> NDArray[np.float64]:
+        mean: NDArray[np.float64] = np.mean(positions, axis=0, dtype=np.float64)
+        spread = np.std(positions, axis=0, dtype=np.float64)
         units = np.where(spread > SAME, spread, np.inf)  # what never differs has no say
-        _, sizes, directions = np.linalg.svd((places - mean) / units, full_matrices=False)
+        _, sizes, directions = np.linalg.svd((positions - mean) / units, full_matrices=False)
         self._mean = mean
-        self._directions = np.zeros((places.shape[1], 2))
+        self._directions = np.zeros((positions.shape[1], 2))
         for axis, (size, direction) in enumerate(zip(sizes[:2], directions[:2], strict=True)):
             # An SVD leaves the sign open; the largest number is made positive.
             direction = direction * np.sign(direction[np.abs(direction).argmax()])
-            deviation = size / np.sqrt(len(places))
-            if deviation > SAME:
-                self._directions[:, axis] = direction / deviation / units
+            std = size / np.sqrt(len(positions))
+            if std > SAME:
+                self._directions[:, axis] = direction / std / units
         return mean
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A curriculum of rewards: the next one when the present one is mastered."""
+"""A curriculum of rewards, driven by the success rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from mimex.contracts import Agent, ChangesReward, Observer, Step, final_successes
+from mimex.contracts import Agent, Callback, ChangesReward, Step, final_successes
 from mimex.nn import processes
 from mimex.types import Metrics
 
@@ -16,11 +16,11 @@ EPISODES = 100
 """Newest episodes, all under the present reward, that are looked at."""
 
 
-class Curriculum(Observer):
+class Curriculum(Callback):
     """Changes the environments' reward, from stage to stage, as the agent succeeds.
 
     Args:
-        env: Environments whose reward can be changed, and whose episodes tell success.
+        env: Environments whose reward can be changed, and whose episodes report success.
         stages: Names of rewards, in order.
         success_rate: Share of the last episodes that must succeed before the next stage.
         episodes: How many episodes are looked at.
@@ -59,7 +59,7 @@ class Curriculum(Observer):
             self._look()
 
     def _look(self) -> None:
-        for new in processes.every(self._new):
+        for new in processes.all_gather_object(self._new):
             self._outcomes.extend(new)
         self._new.clear()
         full, following = len(self._outcomes) == self._outcomes.maxlen, self.stage + 1
@@ -79,6 +79,6 @@ class Curriculum(Observer):
         return {"stage": self.stage, "outcomes": list(self._outcomes)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self._enter(int(state["stage"]))
         self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimex.contracts import Agent, Observer, Step, final_successes
+from mimex.contracts import Agent, Callback, Step, final_successes
 from mimex.nn import processes
 from mimex.types import Metrics
 
@@ -24,7 +24,7 @@ _TOUCHED = "object_touched"
 """The info entry of the condition "touch"."""
 
 
-class Episodes(Observer):
+class Episodes(Callback):
     """Follows the running episodes and remembers how the last ones ended, in all processes.
 
     Episodes that began at an archived state (``train/restarts.py``) are counted separately, as
@@ -33,7 +33,7 @@ class Episodes(Observer):
     Sums stay where the environments have their rewards; of an episode that ended they are read.
 
     Args:
-        num_envs: Environments side by side in this process.
+        num_envs: Number of parallel environments in this process.
         remember: How many ended episodes the metrics are about.
         frames_per_step: Frames that a step counts as.
     """
@@ -131,12 +131,12 @@ class Episodes(Observer):
 
     def _meet(self) -> None:
         """Takes in how episodes ended in all processes, in the order of their ends."""
-        told = processes.every((self._firsts, self._new))
-        names = dict.fromkeys(name for firsts, _ in told for name in firsts)
+        gathered = processes.all_gather_object((self._firsts, self._new))
+        names = dict.fromkeys(name for firsts, _ in gathered for name in firsts)
         self._firsts = {
-            name: min(firsts[name] for firsts, _ in told if name in firsts) for name in names
+            name: min(firsts[name] for firsts, _ in gathered if name in firsts) for name in names
         }
-        ended = sorted((one for _, new in told for one in new), key=lambda one: one[0])
+        ended = sorted((one for _, new in gathered for one in new), key=lambda one: one[0])
         for _, prefix, outcome in ended:
             # What an earlier episode reported, success for one, and this one does not, is 0.
             last = self._last[prefix]
@@ -160,7 +160,7 @@ class Episodes(Observer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self._returns.copy_(torch.as_tensor(state["returns"]))
         self._steps.copy_(torch.as_tensor(state["steps"]))
         self._met = {name: torch.as_tensor(met).clone() for name, met in state["met"].items()}
@@ -176,7 +176,7 @@ class Episodes(Observer):
 
 
 def _condition(name: str) -> str | None:
-    """The condition that an info entry tells of; None if it tells of none."""
+    """The condition that an info entry reports; None if it reports none."""
     if name == _TOUCHED:
         return "touch"
     if name.startswith(_TERM) and name.endswith(_CONDITION):

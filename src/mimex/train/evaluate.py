@@ -1,4 +1,4 @@
-"""How good a policy is: many episodes for a success rate, or one to look at."""
+"""Evaluation of policies, and images of their episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What episodes of one policy came to; successes are None where a task has none."""
+    """Results of an evaluation; ``successes`` is None if the task does not report success."""
 
     episodes: int
     successes: int | None
@@ -33,7 +33,7 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """What tells the better of two policies: the success rate, or else the return."""
+        """The success rate, or the return if the task does not report success."""
         return self.mean_return if self.successes is None else self.successes / self.episodes
 
     def metrics(self) -> Metrics:
@@ -60,12 +60,12 @@ def evaluate(
 
     Args:
         env: Environments with automatic resets.
-        agent: What acts.
-        seed: Of the starts.
-        deterministic: Take the policy's mean; otherwise draw, from the agent's own generator.
+        agent: The policy.
+        seed: Seed of the initial states.
+        deterministic: Without exploration noise; otherwise sampled.
         step: The agent's steps so far, which DrQ-v2's noise depends on.
         reports_success: The task is known to report success: an episode that does not has failed.
-        progress: Is told how many steps were made in each environment, after each.
+        progress: Is called with the steps so far, after each.
     """
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
@@ -87,7 +87,7 @@ def evaluate(
     return Evaluation(env.num_envs, successes, float(returns.mean()), float(steps.mean()))
 
 
-def pictures(
+def images(
     env: VectorEnv[Any, Any, Any],
     agent: Policy,
     *,
@@ -95,7 +95,7 @@ def pictures(
     episodes: int = 1,
     ended: Callable[[Evaluation], None] = lambda outcome: None,
 ) -> Iterator[Any]:
-    """Pictures (height, width, 3) of episodes, one for each step; None if they are not drawn.
+    """Images ``(height, width, 3)`` of episodes, one per step; None if they are not rendered.
 
     Args:
         env: One environment; with a ``render_mode`` its steps are drawn.

@@ -1,4 +1,4 @@
-"""What goes wrong most often while an agent learns, seen in its own numbers and said once."""
+"""Warnings about common failures of training, from its metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Where a task does not report success, its return does: see ``Health._success``."
 
 
 class Health:
-    """Looks at each update's metrics, and says what is wrong, each thing once in a run."""
+    """Checks the metrics of each update, and warns of each problem once per run."""
 
     def __init__(self) -> None:
         self._recent = {name: deque[float](maxlen=updates) for name, updates in WATCHED.items()}
@@ -72,7 +72,7 @@ class Health:
                 f"the policy has stopped moving: an update's KL divergence is {kl:.1g}, where 0.01 "
                 "is healthy. Let the learning rate follow it (--ppo.lr-schedule adaptive), and let "
                 "neither the critic nor the size of rewards stand in the way "
-                "(--ppo.separate-clips --ppo.normalise-values).",
+                "(--ppo.clip-per-network --ppo.normalize-values).",
             )
         steps = now.get("train/episode_steps")
         # Without a report of success, shorter episodes may be just what the task asks for.
@@ -83,7 +83,7 @@ class Health:
                     "short",
                     f"episodes have become shorter, from {longest:.0f} steps to {steps:.0f}, "
                     "without success: the agent ends them, as it does where each step costs more "
-                    "than it pays. A bonus keeps it going if the costs are covered (--bonus with "
+                    "than it earns. A bonus keeps it going if the costs are covered (--bonus with "
                     "--scale.survival-bonus 1; --bonus constant tells survival from exploration), "
                     "or a reward on the way to the goal (on PixMC-Sparse --reward dense).",
                 )
@@ -93,7 +93,7 @@ class Health:
                 "narrow",
                 f"the policy's std has collapsed, from {self._highest['ppo/std']:.2g} to "
                 f"{std:.2g}, before it succeeded: it tries nothing new any more. Keep it up with "
-                "--ppo.min-std or --ppo.entropy-coef, or pay for novelty with --bonus.",
+                "--ppo.min-std or --ppo.entropy-coef, or reward novelty with --bonus.",
             )
         explained = now.get("ppo/explained_variance")
         if explained is not None and explained < UNEXPLAINED and success < SOLVED:
@@ -101,7 +101,7 @@ class Health:
                 "unexplained",
                 f"the critic explains nothing: {explained:.0%} of the returns' variance, so that "
                 "advantages are noise. Look for rewards that are too rare or too large "
-                "(--ppo.normalise-values), or observations that lack what the reward depends on.",
+                "(--ppo.normalize-values), or observations that lack what the reward depends on.",
             )
 
     @property

@@ -1,8 +1,8 @@
-"""Where the agent was, and how novel it was there: coverage, maps and film strips for a report.
+"""Coverage, novelty maps and reconstructions, for reports.
 
-``Novelty`` looks on, notes where the environments are, and puts the raw bonus of their steps on a
-map; at each evaluation it writes what gathered since the last one. All of it is deterministic, so
-that a run that was killed writes the same files again.
+``Novelty`` records the environments' positions and maps the raw bonus of their steps; at each
+evaluation it writes the map since the last one. All of it is deterministic, so that a resumed run
+writes the same files again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mimex.contracts import Agent, Located, Observer, Step
+from mimex.contracts import Agent, Callback, Located, Step
 from mimex.nn import processes
 from mimex.train import checkpoint
 from mimex.train.coverage import (
@@ -30,18 +30,18 @@ from mimex.train.coverage import (
     PrincipalPlane,
     Projection,
 )
-from mimex.train.films import films
+from mimex.train.reconstructions import reconstructions
 from mimex.types import Array, Metrics, Window
 
 FOLDER = "novelty"
 """Of the records, in the run folder."""
 
 
-class Novelty(Observer):
-    """Notes where the environments are, and maps the bonus of their steps.
+class Novelty(Callback):
+    """Records positions, and maps the bonus of steps.
 
-    Places are what the environments say (``contracts.Located``), or the numbers that they observe.
-    They are kept where the environments have them, and read once a row.
+    Positions are reported by the environments (``contracts.Located``), or are the observations.
+    They stay on the environments' device, and are read once per row.
 
     Args:
         env: The environments.
@@ -51,11 +51,11 @@ class Novelty(Observer):
     def __init__(self, env: VectorEnv[Any, Any, Any], first_states: int = FIRST_STATES) -> None:
         simulation = env.unwrapped
         self._located = simulation if isinstance(simulation, Located) else None
-        hand = self._located is not None and self._located.place_kind == "hand"
+        hand = self._located is not None and self._located.position_kind == "hand"
         self._observed = not hand and observes_numbers(env)
         self.coverage = Coverage() if hand else None
         self.map = NoveltyMap(HandPlanes() if hand else PrincipalPlane(first_states))
-        self._places: list[Tensor] = []  # (N, d) each: one, and one more after each step
+        self._positions: list[Tensor] = []  # (N, d) each: one, and one more after each step
         self._ended: list[Tensor] = []  # (N,) bool each
         self.newest: Window | None = None  # the most novel windows that were scored last
 
@@ -63,39 +63,39 @@ class Novelty(Observer):
         if self._observed:
             return _kept(observation).float()
         assert self._located is not None
-        return _kept(self._located.places())
+        return _kept(self._located.positions())
 
     def begin(self, observation: Any) -> None:
-        """Forgets the places of steps that were not scored."""
+        """Forgets the positions of steps that were not scored."""
         self._cover()
-        self._places, self._ended = [self._now(observation)], []
+        self._positions, self._ended = [self._now(observation)], []
 
     def _cover(self) -> None:
         """Takes where the steps led to into the coverage."""
-        if self.coverage is not None and self._places[1:]:
-            self.coverage.visit(np.concatenate(_read(self._places[1:])))
+        if self.coverage is not None and self._positions[1:]:
+            self.coverage.visit(np.concatenate(_read(self._positions[1:])))
 
     def step(self, step: Step) -> None:
         """Notes where the step led to."""
-        self._places.append(self._now(step.next_observation))
+        self._positions.append(self._now(step.next_observation))
         self._ended.append(_kept(step.ended))
 
     def metrics(self, agent: Agent) -> Metrics:
-        """Maps the bonus of the newest steps; says how much of the space was visited so far."""
+        """Adds the bonus of the newest steps to the map; returns the coverage so far."""
         scored = agent.scored()
         if scored is not None:
             # Where an episode ended the environment has been reset: where it was is not known.
             known = np.ones(scored.bonus.shape, bool)
             if scored.after:
                 known = ~_read(self._ended)[scored.rounds]
-            places = _read(self._places)[scored.rounds + scored.after]
-            known, places, bonus = map(_of_all, (known, places, scored.bonus))
-            self.map.visit(places[known], bonus[known])
+            positions = _read(self._positions)[scored.rounds + scored.after]
+            known, positions, bonus = map(_of_all, (known, positions, scored.bonus))
+            self.map.visit(positions[known], bonus[known])
             self.newest = scored.most_novel
         if self.coverage is not None:
             self._cover()
             self.coverage.visited = np.any(_of_all(self.coverage.visited[:, None]), axis=1)
-        self._places, self._ended = self._places[-1:], []
+        self._positions, self._ended = self._positions[-1:], []
         share = self.map.share if self.coverage is None else self.coverage.share
         return {"explore/coverage": share}
 
@@ -104,25 +104,25 @@ class Novelty(Observer):
         if run is None:
             self.map.take()
             return
-        strips = films(agent.bonus, {"first": agent.probe, "newest": self.newest})
+        strips = reconstructions(agent.bonus, {"first": agent.probe, "newest": self.newest})
         write_record(run, step, self.map, strips)
 
     def state_dict(self) -> dict[str, Any]:
-        """Coverage, map, the places since the last row, and the newest windows."""
+        """Coverage, map, the positions since the last row, and the newest windows."""
         return {
             "coverage": None if self.coverage is None else self.coverage.state_dict(),
             "map": self.map.state_dict(),
-            "places": list(self._places),
+            "positions": list(self._positions),
             "ended": list(self._ended),
             "newest": None if self.newest is None else vars(self.newest),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         if self.coverage is not None:
             self.coverage.load_state_dict(state["coverage"])
         self.map.load_state_dict(state["map"])
-        self._places = [torch.as_tensor(places) for places in state["places"]]
+        self._positions = [torch.as_tensor(positions) for positions in state["positions"]]
         self._ended = [torch.as_tensor(ended) for ended in state["ended"]]
         self.newest = None if state["newest"] is None else Window(**state["newest"])
 
@@ -139,16 +139,16 @@ def _read(kept: list[Tensor]) -> NDArray[Any]:
 
 
 def _of_all(values: NDArray[Any]) -> NDArray[Any]:
-    """Arrays ``(n, N, ...)`` of all processes, side by side along the second dimension."""
+    """Arrays ``(n, N, ...)`` of all processes, concatenated along the second dimension."""
     if processes.size() == 1:
         return values
     bits = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
-    found: NDArray[Any] = processes.joined(bits, dim=1).numpy().view(values.dtype)
+    found: NDArray[Any] = processes.all_gather(bits, dim=1).numpy().view(values.dtype)
     return found
 
 
 def observes_numbers(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether an observation is a vector of numbers, which can stand for where it was made."""
+    """Whether observations are vectors, which can be used as positions."""
     space = env.single_observation_space
     return space.shape is not None and len(space.shape) == 1
 
@@ -157,7 +157,7 @@ class NoveltyMap:
     """Visits and bonus of each cell of some planes since the last record.
 
     Args:
-        projection: From places to planes.
+        projection: From positions to planes.
     """
 
     def __init__(self, projection: Projection) -> None:
@@ -169,17 +169,17 @@ class NoveltyMap:
         # Until there are enough of them for the projection; None from then on.
         self._early: list[tuple[Floats, Floats]] | None = []
 
-    def visit(self, places: Floats, bonus: Floats) -> None:
-        """Takes in places ``(n, D)`` and the raw bonus ``(n,)`` that was paid there."""
-        if len(places) == 0:
+    def visit(self, positions: Floats, bonus: Floats) -> None:
+        """Adds positions ``(n, D)`` and their raw bonus ``(n,)``."""
+        if len(positions) == 0:
             return
         if self._early is not None:
-            self._early.append((places.copy(), bonus.copy()))
-            if sum(len(rows) for rows, _ in self._early) < self.projection.first_places:
+            self._early.append((positions.copy(), bonus.copy()))
+            if sum(len(rows) for rows, _ in self._early) < self.projection.first_positions:
                 return
-            places, bonus = (np.concatenate(part) for part in zip(*self._early, strict=True))
+            positions, bonus = (np.concatenate(part) for part in zip(*self._early, strict=True))
             self._early = None
-        points = self.projection.points(places)
+        points = self.projection.points(positions)
         for i, (plane, at) in enumerate(zip(self.projection.planes, points, strict=True)):
             flat = plane.flat_cells(at)
             inside, size = flat >= 0, plane.cells[0] * plane.cells[1]
@@ -216,7 +216,7 @@ class NoveltyMap:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self.visits = [v.copy() for v in state["visits"]]
         self.bonus = [b.copy() for b in state["bonus"]]
         self._ever = state["ever"].copy()

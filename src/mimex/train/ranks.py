@@ -1,7 +1,7 @@
-"""The state of a run over several processes: what is the same in all is kept once.
+"""The state of a run over several processes.
 
-A checkpoint holds the first process's state, and under ``RANKS`` what the state of each other one
-has in its place: environments, random numbers, windows. With one process there is nothing beside.
+A checkpoint has the state of rank 0, and under ``RANKS`` the differences of each other process:
+environments, random numbers, windows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mimex.train import checkpoint
 from mimex.train.packing import checksum, pack
 
 RANKS = "ranks"
-"""In a checkpoint, for each process but the first: paths in the state, and what is there."""
+"""In a checkpoint, for each process but the first: paths in the state, and their values."""
 
 OWN = (
     ("agent", "generator"),
@@ -22,31 +22,31 @@ OWN = (
     ("agent", "bonus", "generator"),
     ("agent", "windows"),
     ("agent", "history"),
-    ("observers", "episodes", "returns"),
-    ("observers", "episodes", "steps"),
+    ("callbacks", "episodes", "returns"),
+    ("callbacks", "episodes", "steps"),
 )
-"""What another number of processes cannot take over, beside the environments: random numbers, which
-have to differ, and what is kept for each environment."""
+"""State that cannot be restored with another number of processes: random numbers, which must
+differ, and what is kept per environment."""
 
 
 def gathered(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state of the run, from that of each process; all have to call it."""
     if processes.size() == 1:
         return dict(state)
-    first = tell(state if processes.rank() == 0 else None)
+    first = broadcast(state if processes.rank() == 0 else None)
     differences = checkpoint.to_bytes({RANKS: [[*one] for one in _differing(state, first)]})
-    found = [checkpoint.from_bytes(one)[RANKS] for one in processes.every_bytes(differences)]
+    found = [checkpoint.from_bytes(one)[RANKS] for one in processes.all_gather_bytes(differences)]
     return {**state, RANKS: found[1:]}
 
 
-def tell(state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the first process says, in all of them; the others say None."""
+def broadcast(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The state of rank 0, in all processes; the others pass None."""
     content = b"" if state is None else checkpoint.to_bytes(state)
-    return checkpoint.from_bytes(processes.first_bytes(content))
+    return checkpoint.from_bytes(processes.broadcast_bytes(content))
 
 
 def size_of(state: Mapping[str, Any]) -> int:
-    """How many processes the run had."""
+    """The number of processes of the run."""
     return 1 + len(state.get(RANKS, ()))
 
 
@@ -58,7 +58,7 @@ def own(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         state: Of the run.
-        fresh: Agent and observers of this process before anything was loaded.
+        fresh: Agent and callbacks of this process before anything was loaded.
     """
     found = {name: value for name, value in state.items() if name != RANKS}
     if size_of(state) == processes.size():

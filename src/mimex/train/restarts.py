@@ -38,16 +38,16 @@ class RestartSettings:
     """Restarts from the agent's own states on the way to a reward."""
 
     share: float = 0.0
-    """Share of the training episodes that begin at an archived state; 0 for none. Needs an
-    environment that can restore its state: PixMC-Sparse, dmc/ and gym/mimex/."""
+    """Fraction of training episodes that start from an archived state; 0 to disable. Needs
+    environments that can restore their state: PixMC-Sparse, dmc/ and gym/mimex/."""
     capacity: int = 4000
-    """States in the archive; once it is full, new ones replace random ones."""
+    """Maximum number of archived states; new ones then replace random ones."""
     per_episode: int = 16
-    """Archived states per episode that found reward."""
+    """States archived per rewarded episode."""
     reach: int = 240
-    """Archived states lie at most so many steps before the first reward."""
+    """Maximum steps from an archived state to the first reward."""
     every: int = 4
-    """Steps between two saved states of an episode."""
+    """Steps between saved states of an episode."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -185,7 +185,7 @@ class Restarts:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here."""
+        """The complete state."""
         return {
             "time": self._time,
             "size": self._size,
@@ -197,7 +197,7 @@ class Restarts:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a state of ``state_dict``."""
         self._time, self._size = int(state["time"]), int(state["size"])
         self._next_number = int(state["next_number"])
         self._saved = {name: np.array(values) for name, values in state["saved"].items()}

@@ -19,12 +19,12 @@ from torch import Generator
 from mimex.agents.errors import NotFiniteError
 from mimex.contracts import (
     Agent,
-    Observer,
+    Callback,
     SavesState,
     Step,
     episode_steps,
     frames_per_step,
-    moved,
+    step_env,
 )
 from mimex.files import sync
 from mimex.nn import processes
@@ -79,63 +79,63 @@ class Schedule:
 
 
 class Training:
-    """A run: environments, an agent, and who looks on.
+    """The environments, agent and callbacks of a run.
 
     Attributes:
         step: Frames so far, over all environments of all processes: environment steps, where a
             step is one frame.
-        observation: What the agent acts on next; None before the run has begun.
+        observation: The current observation; None before the run has begun.
 
     Args:
         env: Environments that reset in the same step.
-        agent: What acts and learns.
-        observers: By the names under which a checkpoint holds them.
-        seed: Of the environments.
-        restarts: Begins some episodes at archived states; None where all start normally.
-        stagger: From which the ages of the first episodes are drawn, so that environments do not
-            all end at once; None where all begin at their beginning.
-        clock: Where time is counted.
+        agent: Selects actions and learns.
+        callbacks: By their name in checkpoints.
+        seed: Seed of the environments.
+        restarts: Starts some episodes from archived states; None to disable.
+        stagger: Draws the first episodes' initial time steps, so that environments do not reset in
+            sync; None to start all at 0.
+        clock: Measures where time goes.
     """
 
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
         agent: Agent,
-        observers: Mapping[str, Observer],
+        callbacks: Mapping[str, Callback],
         *,
         seed: int,
         restarts: Restarts | None = None,
         stagger: Generator | None = None,
         clock: Clock,
     ) -> None:
-        self.env, self.agent, self.observers = env, agent, dict(observers)
+        self.env, self.agent, self.callbacks = env, agent, dict(callbacks)
         self.restarts = restarts
         self.seed, self.stagger, self.clock = seed, stagger, clock
         self.observation: Any = None
         self.step = 0
         self._frames = frames_per_step(env) * env.num_envs * processes.size()
 
-    def rows(
+    def train(
         self,
         total: int,
         stop: object = False,
         progress: Callable[[int], None] = lambda step: None,
     ) -> Iterator[Metrics]:
-        """Trains until all frames are made, and gives row after row of metrics.
+        """Trains, and yields rows of metrics.
 
         Between two rows the caller may evaluate, save, or stop.
 
         Args:
-            total: Frames in all.
-            stop: Once it is true, training ends where the agent may rest; what was begun of a row
-                is reported by the run that continues. Asked for only there.
-            progress: Is told the frames made so far, often.
+            total: Length of the run in frames.
+            stop: Training ends where the agent can be saved once this is true; it is evaluated
+                there only. The resumed run reports the unfinished row.
+            progress: Is called with the frames so far, after each step.
         """
         if self.observation is None:
             self._begin(self.seed)
         reported = self.step
-        while self.step < total or not self.agent.resting:
-            if self.agent.resting and stop:
+        while self.step < total or not self.agent.can_checkpoint:
+            if self.agent.can_checkpoint and stop:
                 return
             metrics = self.advance(total)
             progress(self.step)
@@ -144,20 +144,20 @@ class Training:
                 reported = self.step
 
     def advance(self, total: int) -> Metrics | None:
-        """One step of every environment, and what is learned after it; metrics where they are due.
+        """One step of every environment and the updates after it; returns metrics if they are due.
 
         Args:
-            total: Frames in all, at which there is a last row.
+            total: Length of the run in frames; the last step has a row.
         """
         agent, warming_up, observation = self.agent, self.agent.warming_up, self.observation
         actions = agent.act(observation, self.step)
         with self.clock("simulation"):
-            made = Step(observation, actions, *moved(self.env, actions))
+            made = Step(observation, actions, *step_env(self.env, actions))
             if self.restarts is not None:
                 made = self.restarts.step(made)
         agent.observe(made)
-        for observer in self.observers.values():
-            observer.step(made)
+        for callback in self.callbacks.values():
+            callback.step(made)
         self.observation = made.next_observation
         self.step += self._frames
         metrics = agent.update(self.step, last=self.step >= total)
@@ -166,45 +166,42 @@ class Training:
         if metrics is None:
             return None
         with self.clock("observing"):
-            for observer in self.observers.values():
-                metrics |= observer.metrics(agent)
+            for callback in self.callbacks.values():
+                metrics |= callback.metrics(agent)
         return metrics if self.restarts is None else metrics | self.restarts.metrics()
 
     def _begin(self, seed: int | None, *, resumed: bool = False) -> None:
-        """Begins new episodes in all environments."""
+        """Resets all environments."""
         self.observation, _ = self.env.reset(seed=seed)
         if not self.agent.warming_up:
-            self._set_ages()
+            self._stagger_episodes()
         self.agent.begin(self.observation)
         if self.restarts is not None:
             self.restarts.begin()
-        for observer in self.observers.values():
+        for callback in self.callbacks.values():
             if resumed:
-                observer.interrupt(self.observation)
+                callback.interrupt(self.observation)
             else:
-                observer.begin(self.observation)
+                callback.begin(self.observation)
 
-    def _set_ages(self) -> None:
+    def _stagger_episodes(self) -> None:
         simulation: Any = self.env.unwrapped
         if self.stagger is None or not isinstance(simulation, SavesState):
             return
         state = simulation.get_state()
         if "steps" in state:
-            ages = torch.randint(
+            episode_step = torch.randint(
                 episode_steps(self.env), state["steps"].shape, generator=self.stagger
             )
-            simulation.set_state(state | {"steps": ages.numpy()})
+            simulation.set_state(state | {"steps": episode_step.numpy()})
 
     def record(self, run: Path | None) -> None:
-        """Lets the observers write what is too large for a row into the run folder, if any."""
-        for observer in self.observers.values():
-            observer.record(run, self.step, self.agent)
+        """Lets the callbacks write their files to the run folder; None to write nothing."""
+        for callback in self.callbacks.values():
+            callback.record(run, self.step, self.agent)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that ``load_state_dict`` needs to continue exactly here.
-
-        Where the environments cannot save their state, new episodes begin then.
-        """
+        """The exact state; new episodes begin after loading if environments cannot save theirs."""
         simulation: Any = self.env.unwrapped
         saves = isinstance(simulation, SavesState)
         return {
@@ -215,23 +212,23 @@ class Training:
         }
 
     def without_environments(self) -> dict[str, Any]:
-        """The state of agent and observers, also before the run has begun."""
+        """The state of agent and callbacks."""
         return {
             "agent": self.agent.state_dict(),
             "restarts": None if self.restarts is None else self.restarts.state_dict(),
-            "observers": {name: each.state_dict() for name, each in self.observers.items()},
+            "callbacks": {name: each.state_dict() for name, each in self.callbacks.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Continues from a state that ``state_dict`` gave.
+        """Restores a state of ``state_dict``.
 
         Returns:
-            Whether episodes that ran then go on; otherwise new ones have begun.
+            Whether the episodes of that time continue; otherwise new ones have begun.
         """
         self.step = int(state["step"])
         self.agent.load_state_dict(state["agent"])
-        for name, observer in self.observers.items():
-            observer.load_state_dict(state["observers"][name])
+        for name, callback in self.callbacks.items():
+            callback.load_state_dict(state["callbacks"][name])
         if self.restarts is not None:
             self.restarts.load_state_dict(state["restarts"])
         simulation = self.env.unwrapped
@@ -251,7 +248,7 @@ class Worker:
     """A run in one process: trains row by row, and saves what an update failed on.
 
     Args:
-        training: Environments, agent and observers of this process.
+        training: Environments, agent and callbacks of this process.
         schedule: When to evaluate, save and end.
         folder: The run folder.
         stop: Whether the run was asked to stop.
@@ -263,7 +260,7 @@ class Worker:
         self.training, self.schedule, self.stop = training, schedule, stop
         self._path = folder
 
-    def rows(self, progress: Callable[[int], None] = lambda step: None) -> Iterator[Metrics]:
+    def train(self, progress: Callable[[int], None] = lambda step: None) -> Iterator[Metrics]:
         """Rows of metrics; if an update fails, its batch and the state are saved.
 
         Args:
@@ -271,15 +268,15 @@ class Worker:
         """
         training = self.training
         try:
-            yield from training.rows(self.schedule.steps, self.stop.agreed, progress)
+            yield from training.train(self.schedule.steps, self.stop.agreed, progress)
         except (NotFiniteError, ValueError) as error:
             name = f"failed-{processes.rank()}" if processes.rank() else "failed"
             path, number = self._path / f"{name}.safetensors", training.agent.updates + 1
-            evidence = {"update": number, "error": str(error), "state": training.state_dict()}
+            failure = {"update": number, "error": str(error), "state": training.state_dict()}
             if isinstance(error, NotFiniteError):
-                evidence["minibatch"] = error.batch.arrays()
-            evidence |= training.agent.evidence()
-            checkpoint.save(path, evidence)
+                failure["minibatch"] = error.batch.arrays()
+            failure |= training.agent.debug_state()
+            checkpoint.save(path, failure)
             raise FailedUpdateError(
                 f"update {number}, after step {training.step:,}, failed: {error} The "
                 f"batch and the state are in {path}; checkpoints before it are intact."
@@ -291,14 +288,14 @@ class Worker:
         Args:
             unfinished: Rows of the checkpoint whose evaluation was interrupted.
         """
-        for _ in chain(unfinished, self.rows()):
+        for _ in chain(unfinished, self.train()):
             if not self._obey():
                 return
         self._obey()
 
     def _obey(self) -> bool:
         """Does what the first process asks for after a row; returns whether the run goes on."""
-        while (message := processes.every(None)[0]) in (RECORD, SAVE):
+        while (message := processes.all_gather_object(None)[0]) in (RECORD, SAVE):
             if message == SAVE:
                 gathered(self.training.state_dict())
             else:
@@ -310,7 +307,7 @@ class Runner(Worker):
     """A run in its first process, which also evaluates, logs and saves.
 
     Args:
-        training: Environments, agent and observers of this process.
+        training: Environments, agent and callbacks of this process.
         schedule: When to evaluate, save and end.
         folder: The run folder.
         stop: Whether the run was asked to stop.
@@ -347,7 +344,7 @@ class Runner(Worker):
         """Trains to the end, until it is futile, or until the run is asked to stop."""
         training, schedule = self.training, self.schedule
         gave_up = self.futile and not self.unfinished  # in an earlier process
-        for metrics in chain(self.unfinished, () if gave_up else self.rows(self.display.advance)):
+        for metrics in chain(self.unfinished, () if gave_up else self.train(self.display.advance)):
             ends = training.step >= schedule.steps or self.futile
             if self.futile:
                 metrics["train/gave_up"] = 1.0
@@ -366,15 +363,15 @@ class Runner(Worker):
             self._last_row = training.step
             if self.futile:
                 break
-            processes.every(GO_ON)
+            processes.all_gather_object(GO_ON)
         if self.stop and training.step > self._saved_at:
             self.save()
-        processes.every(END)
+        processes.all_gather_object(END)
 
     @property
     def futile(self) -> bool:
         """Whether the run has received no reward for so long that it ends."""
-        episodes, schedule = self.training.observers["episodes"], self.schedule
+        episodes, schedule = self.training.callbacks["episodes"], self.schedule
         assert isinstance(episodes, Episodes)
         late = self.training.step >= schedule.futility * schedule.steps
         return schedule.futility < 1 and late and not episodes.rewarded
@@ -384,7 +381,7 @@ class Runner(Worker):
         return self.training.step // every > self._last_row // every
 
     def evaluate(self, *, reports_success: bool) -> Evaluation:
-        """Plays the evaluation's episodes, and lets the observers write their records.
+        """Plays the evaluation's episodes, and lets the callbacks write their records.
 
         Args:
             reports_success: Whether training episodes of the task report success.
@@ -409,7 +406,7 @@ class Runner(Worker):
             )
             self.folder.require_same()
             training.record(self.folder.path)
-            processes.every(RECORD)
+            processes.all_gather_object(RECORD)
         return result
 
     def log(self, metrics: Metrics) -> None:
@@ -434,7 +431,7 @@ class Runner(Worker):
         sync(folder.metrics)
         sync(folder.path)
         training.agent.save()
-        processes.every(SAVE)
+        processes.all_gather_object(SAVE)
         state = gathered(training.state_dict()) | {ROWS: folder.rows}
         state |= {UNFINISHED: list(unfinished)} if unfinished else {}
         self.checkpoints.save(training.step, state, best=score)

@@ -1,4 +1,4 @@
-"""Stopping a run from outside, without losing anything."""
+"""Stopping a run by a signal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mimex.nn import processes
 
 
 class StopRequest(ExitStack):
-    """Turns Ctrl-C and SIGTERM into a question that a loop asks when it suits.
+    """Records Ctrl-C and SIGTERM, for a loop to check.
 
     A second Ctrl-C interrupts at once. Only the main thread of a process may enter it.
     """
@@ -31,7 +31,7 @@ class StopRequest(ExitStack):
 
     @property
     def agreed(self) -> AgreedStop:
-        """True once any process of the run was told to stop; all have to ask."""
+        """True once any process of the run was asked to stop; all processes must evaluate it."""
         return AgreedStop(self)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -43,16 +43,16 @@ class StopRequest(ExitStack):
 
 @dataclass(frozen=True)
 class AgreedStop:
-    """Whether any process was told to stop: asked in all of them, it says the same in all.
+    """Whether any process was asked to stop; a collective operation.
 
     Attributes:
-        own: What this process was told; afterwards also what another one was.
+        own: The request of this process; later also that of another one.
     """
 
     own: StopRequest
 
     def __bool__(self) -> bool:
-        told = max(processes.every(self.own.signal or 0))
-        if told:
-            self.own.signal = signal.Signals(told)
-        return bool(told)
+        number = max(processes.all_gather_object(self.own.signal or 0))
+        if number:
+            self.own.signal = signal.Signals(number)
+        return bool(number)

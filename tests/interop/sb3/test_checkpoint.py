@@ -13,7 +13,7 @@ def pendulum(num_envs=2):
     return make_vec_env("Pendulum-v1", num_envs, seed=0)
 
 
-def test_ppo_comes_back_with_its_bonus_and_its_normaliser(tmp_path):
+def test_ppo_comes_back_with_its_bonus_and_its_normalizer(tmp_path):
     def environments():
         return VecNormalize(BonusVecEnv(pendulum(), MIMEx(length=3), learn_every=16))
 

@@ -119,7 +119,7 @@ def test_timeouts_bootstrap_and_terminations_do_not():
     assert samples.dones[:, 0].bool().tolist() == (ends & (episode % 2 == 0)).tolist()
 
 
-def test_td3_with_normalised_observations_and_an_action_conditioned_bonus():
+def test_td3_with_normalized_observations_and_an_action_conditioned_bonus():
     env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=0))
     bonus = ICM(None, 1)
     model = TD3(
@@ -133,9 +133,9 @@ def test_td3_with_normalised_observations_and_an_action_conditioned_bonus():
     buffer = model.replay_buffer
     buffer.bonus = ReplayBonus(noted, beta=0.0)
     slots, envs = np.array([3]), np.array([0])
-    normalised = buffer._windows(slots, envs, env).features[0, -1]
+    normalized = buffer._windows(slots, envs, env).features[0, -1]
     expected = env.normalize_obs(buffer.next_observations[3, 0])
-    np.testing.assert_allclose(normalised, expected, rtol=1e-5)
+    np.testing.assert_allclose(normalized, expected, rtol=1e-5)
 
 
 def test_dict_observations_choose_an_entry():

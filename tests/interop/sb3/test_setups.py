@@ -84,7 +84,7 @@ def test_icm_takes_its_sizes_from_the_environment():
     assert (bonus.action_dim, bonus.discrete) == (1, False)
 
 
-def test_at_once_below_vec_normalize_is_sized_beside_the_normalised_reward():
+def test_at_once_below_vec_normalize_is_sized_beside_the_normalized_reward():
     env, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
     seen = []
 

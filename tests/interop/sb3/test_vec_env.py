@@ -176,7 +176,7 @@ def test_images_go_through_the_encoder_once_and_a_cnn_policy_trains():
     assert env.stream.bonus.steps == 2
 
 
-def test_dict_observations_with_a2c_and_a_normalised_bonus():
+def test_dict_observations_with_a2c_and_a_normalized_bonus():
     class Pair(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(
             {"a": gymnasium.spaces.Box(-1, 1, (2,)), "b": gymnasium.spaces.Discrete(3)}

@@ -15,7 +15,7 @@ from mimex.agents import agent_class
 from mimex.agents.drqv2 import MIMEX, PUBLISHED, DrQv2Settings, replay_bonuses
 from mimex.bonus.size import RELEASED
 from mimex.config.families.base import OWN, Family, Overrides, require_preset
-from mimex.config.presets import PUBLISHED_BONUSES, PUBLISHED_SCALE, SMALL_PICTURES
+from mimex.config.presets import PUBLISHED_BONUSES, PUBLISHED_SCALE, SMALL_IMAGES
 from mimex.envs.dmc_tasks import NAMES, PREFIX
 from mimex.envs.nearest import choose
 from mimex.nn.parallel import available_cores
@@ -60,14 +60,14 @@ class SuiteSettings:
     """How tasks of the DeepMind Control suite are played; the defaults are DrQ-v2's."""
 
     action_repeat: int = 2
-    """Control steps, called frames, that an action is applied for."""
+    """Control steps (frames) per action."""
     image_size: int = 84
-    """Width and height of a picture (pixels)."""
+    """Width and height of images (pixels)."""
     stack: int = 3
-    """Newest pictures that the agent sees at once."""
+    """Frames per observation (frame stacking)."""
     quality: Annotated[str, tyro.conf.arg(metavar="{published,fast}")] = "published"
-    """dm_control's own pixels, or pictures without shadows, reflections and smoothed edges: many
-    times faster, but scores cannot be compared with published ones."""
+    """dm_control's own rendering, or images without shadows, reflections and antialiasing: many
+    times faster, but scores are not comparable with published ones."""
 
 
 class Suite(Family):
@@ -102,7 +102,7 @@ class Suite(Family):
         if pixels and name != "small":
             chosen |= replay_bonuses(PUBLISHED_BONUSES)
         if name == "paper":
-            # The vector itself is its own feature; of pictures the release takes the encoder's.
+            # Features of vectors are the vectors; of images, the release uses the encoder's.
             bonuses = {key: chosen[key] | dict(its) for key, its in PUBLISHED_BONUSES.items()}
             bonuses["mimex"] |= {"padding": "zeros", "size": RELEASED}
             agent_settings = _graded(replace(MIMEX, features="encoder"), task)
@@ -110,10 +110,10 @@ class Suite(Family):
         if name == "small":
             if not pixels:
                 raise ValueError(
-                    "--preset is 'small', but is made for pictures: use --observation pixels, or "
+                    "--preset is 'small', but is made for images: use --observation pixels, or "
                     "--preset cpu from state"
                 )
-            return {**chosen, **SMALL_PICTURES}
+            return {**chosen, **SMALL_IMAGES}
         return chosen | {"drqv2": _published(task)} if pixels else chosen
 
     def check(self, config: TrainConfig) -> None:

@@ -46,7 +46,7 @@ class GymSettings:
     """How environments of gym/ are made."""
 
     episode_steps: int | None = None
-    """Steps after which an episode is cut off; None for the environment's own limit."""
+    """Maximum steps of an episode; None for the environment's own limit."""
     arguments: str = "{}"
     """Keyword arguments of the environment, as JSON: '{"size": 20}'."""
 

@@ -21,7 +21,7 @@ from mimex.train import checkpoint
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 
-MODEL, NORMALISER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
+MODEL, NORMALIZER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
 REPLAY, BONUS = "replay_buffer.pkl", "bonus.safetensors"
 
 
@@ -33,9 +33,9 @@ def save(model: BaseAlgorithm, folder: Path | str) -> None:
     model.save(folder / MODEL)
     if isinstance(model, OffPolicyAlgorithm):
         model.save_replay_buffer(folder / REPLAY)
-    normaliser = model.get_vec_normalize_env()
-    if normaliser is not None:
-        normaliser.save(str(folder / NORMALISER))
+    normalizer = model.get_vec_normalize_env()
+    if normalizer is not None:
+        normalizer.save(str(folder / NORMALIZER))
 
 
 def load(
@@ -58,10 +58,10 @@ def load(
         kwargs: As of the algorithm's ``load``.
     """
     folder = Path(folder)
-    normaliser = find_wrapper(env, VecNormalize)
-    if normaliser is not None:
-        saved = VecNormalize.load(str(folder / NORMALISER), normaliser.venv)
-        normaliser.obs_rms, normaliser.ret_rms = saved.obs_rms, saved.ret_rms
+    normalizer = find_wrapper(env, VecNormalize)
+    if normalizer is not None:
+        saved = VecNormalize.load(str(folder / NORMALIZER), normalizer.venv)
+        normalizer.obs_rms, normalizer.ret_rms = saved.obs_rms, saved.ret_rms
     model = algorithm.load(folder / MODEL, env=env, **kwargs)
     if isinstance(model, OffPolicyAlgorithm):
         bonus = bonus or kwargs.get("replay_buffer_kwargs", {}).get("bonus")

@@ -97,7 +97,7 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
 
     ``SAC("MlpPolicy", **with_bonus(env, MIMEx(), off_policy=True))``. With Dict observations it
     makes a ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
-    normalised observations; the bonus joins the normalised reward.
+    normalized observations; the bonus joins the normalized reward.
     """
 
     bonus: ReplayBonus

@@ -52,9 +52,9 @@ class BonusVecEnv(VecEnvWrapper):
     Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
     known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta``, averages
     over recent steps; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
-    reports the extrinsic return. Around a VecNormalize it looks at normalised observations and adds
-    to normalised rewards. Inside of one, the sum of both rewards is normalised; paid at once, the
-    bonus is sized beside the normalised rewards and joins them.
+    reports the extrinsic return. Around a VecNormalize it looks at normalized observations and adds
+    to normalized rewards. Inside of one, the sum of both rewards is normalized; paid at once, the
+    bonus is sized beside the normalized rewards and joins them.
 
     For evaluations on these environments set ``training = False``, as for a VecNormalize; paid at
     once there is no need to. An EvalCallback wants environments that are wrapped alike:
@@ -124,7 +124,7 @@ class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
 
     With Dict observations it makes a ``BonusDictRolloutBuffer``. The bonus is sized beside the
     rewards that the agent trains on: where a VecNormalize is around the ``BonusVecEnv``, beside
-    normalised ones.
+    normalized ones.
     """
 
     takes = RolloutBonus

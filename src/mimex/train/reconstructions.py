@@ -1,4 +1,4 @@
-"""Film strips: windows as they were, what was hidden of them, and what the bonus filled in."""
+"""Reconstructions: windows, their masks, and the bonus's predictions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mimex.contracts import SHOWN_WINDOWS
 from mimex.types import Window
 
 NUMBERS = 64
-"""Numbers of a step that are kept: enough for a look, and a record stays small."""
+"""Features of a step that are recorded."""
 
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """A bonus that can say what it thinks is behind its masks."""
+    """A bonus that reconstructs masked inputs."""
 
     def inputs(self, window: Window) -> Tensor:
         """The features ``(B, L, D)`` as the network takes them."""
@@ -27,8 +27,10 @@ class Reconstructs(Protocol):
         """What is hidden, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
 
 
-def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[dict[str, Any]]:
-    """What a bonus makes of windows, by kind; nothing where it does not reconstruct."""
+def reconstructions(
+    bonus: IntrinsicReward, windows: Mapping[str, Window | None]
+) -> list[dict[str, Any]]:
+    """The bonus's reconstructions of windows, by kind; empty if it does not reconstruct."""
     if not isinstance(bonus, Reconstructs):
         return []
     strips = []
@@ -42,7 +44,7 @@ def films(bonus: IntrinsicReward, windows: Mapping[str, Window | None]) -> list[
         some = Window(window.features[full], window.valid[full], actions)
         hidden, prediction = bonus.reconstruct(some)
         seen = bonus.inputs(some)
-        # Where there are many numbers, those that differ most between the windows' steps.
+        # Of many features, those with the largest variance over the windows' steps.
         spread = seen.flatten(0, 1).var(dim=0, correction=0)
         kept = spread.topk(min(NUMBERS, len(spread))).indices.sort().values
         strips.append(

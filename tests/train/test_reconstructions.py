@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from mimex import RND, MIMEx, Window
-from mimex.train.films import NUMBERS, WINDOWS, films
+from mimex.contracts import SHOWN_WINDOWS as WINDOWS
+from mimex.train.reconstructions import NUMBERS, reconstructions
 
 
 def windows(count=9, numbers=3):
@@ -17,7 +18,7 @@ def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normal
     bonus, shown = MIMEx(3, mask_type="time", seed=1, normalize=normalize), windows()
     shown.features.mul_(3)
     bonus.learn(shown)
-    [film] = films(bonus, {"first": shown, "newest": None})
+    [film] = reconstructions(bonus, {"first": shown, "newest": None})
     assert film["kind"] == "first"
     size = shown.features[shown.valid].std(dim=0, correction=0) if normalize else torch.ones(3)
     middle = shown.features[shown.valid].mean(dim=0) if normalize else torch.zeros(3)
@@ -33,14 +34,14 @@ def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normal
 
 def test_filming_changes_nothing():
     filmed, other = MIMEx(3, seed=1), MIMEx(3, seed=1)
-    films(filmed, {"first": windows()})
+    reconstructions(filmed, {"first": windows()})
     torch.testing.assert_close(filmed.learn(windows())[0], other.learn(windows())[0])
 
 
 def test_of_many_numbers_those_that_differ_most_are_kept():
     shown = windows(numbers=NUMBERS + 10)
     shown.features[..., 3:13] *= 1e-3
-    [film] = films(MIMEx(NUMBERS + 10, seed=1), {"first": shown})
+    [film] = reconstructions(MIMEx(NUMBERS + 10, seed=1), {"first": shown})
     assert film["numbers"].tolist() == [0, 1, 2, *range(13, NUMBERS + 10)]
     torch.testing.assert_close(
         film["features"], shown.features[1 : 1 + WINDOWS, :, film["numbers"]]
@@ -48,7 +49,7 @@ def test_of_many_numbers_those_that_differ_most_are_kept():
 
 
 def test_a_bonus_that_fills_in_nothing_has_no_film():
-    assert films(RND(3, seed=1), {"first": windows()}) == []
+    assert reconstructions(RND(3, seed=1), {"first": windows()}) == []
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -56,7 +57,7 @@ def test_a_film_of_a_bonus_with_an_encoder_shows_the_encoded_features(normalize)
     shown = windows(numbers=30)
     bonus = MIMEx(encoder=lambda x: x[:, :4] * 2, mask_type="time", seed=1, normalize=normalize)
     bonus.learn(shown)
-    [film] = films(bonus, {"first": shown})
+    [film] = reconstructions(bonus, {"first": shown})
     assert film["features"].shape == film["prediction"].shape == (WINDOWS, 5, 4)
     some = Window(shown.features[1 : 1 + WINDOWS])
     torch.testing.assert_close(film["features"], bonus.inputs(some))
