@@ -25,7 +25,7 @@ A_ROLLOUT = ENVS * STEPS
 OWN = {  # what may differ between processes: environments, random numbers, windows
     *("environment", "observation", "agent.generator", "agent.algorithm.generator"),
     *("agent.bonus.generator", "agent.bonus.episodes", "agent.windows", "agent.history"),
-    *("agent.probe", "callbacks.episodes.returns", "callbacks.episodes.steps"),
+    *("agent.probe", "restarts", "callbacks.episodes.returns", "callbacks.episodes.steps"),
     *("callbacks.episodes.met", "callbacks.novelty.positions", "callbacks.novelty.newest"),
 }
 

@@ -22,6 +22,7 @@ OWN = (
     ("agent", "bonus", "generator"),
     ("agent", "windows"),
     ("agent", "history"),
+    ("restarts",),
     ("callbacks", "episodes", "returns"),
     ("callbacks", "episodes", "steps"),
 )
