@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_mistake_is_named_with_its_place(before, after, words, tmp_path):
 def test_a_plan_is_a_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a file; mimex study init"):
         find_plan(str(tmp_path / "missing.toml"))
+    os.mkfifo(tmp_path / "pipe.toml")  # reading it would wait forever
+    with pytest.raises(FileNotFoundError, match=r"pipe\.toml is not a file"):
+        find_plan(str(tmp_path / "pipe.toml"))
     (tmp_path / "link.toml").symlink_to(PLANS["ablations"])
     assert find_plan(str(tmp_path / "link.toml")).tasks
 
