@@ -52,7 +52,9 @@ class Cuda(TorchFunctionMode):
 
     MOVES = frozenset({"to", "cpu", "cuda", "float", "double", "long"})
     TO_NUMPY = frozenset({"numpy", "__array__"})
-    ACROSS = frozenset({"copy_", "__set__", "_has_compatible_shallow_copy_type"})  # of two devices
+    ACROSS = frozenset(  # of two devices; a deep copy is given the memo of all others
+        {"copy_", "__set__", "_has_compatible_shallow_copy_type", "__deepcopy__"}
+    )
     INDEXING = frozenset({"__getitem__", "__setitem__"})  # the index may be on the CPU
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

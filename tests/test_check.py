@@ -9,7 +9,6 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
-from mimex.agents.ppo_settings import PPOSettings
 from mimex.train.loop import Clock, Training
 from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 from stable_baselines3 import DQN, PPO, SAC
@@ -413,7 +412,7 @@ def own_trainer(make_env, bonus):
     algorithm = own.PPO(
         VectorEncoder(ObsAdapter(env.single_observation_space, "cpu")),
         ActionAdapter(env.single_action_space),
-        PPOSettings(epochs=1, minibatches=2, normalize_observations=False),
+        own.PPOSettings(epochs=1, minibatches=2, normalize_observations=False),
         seed=1,
     )
     scale, loop = Kept(), LoopSettings(rollout_steps=80, bonus_minibatch=64)

@@ -97,7 +97,7 @@ def test_a_safetensors_file_has_a_card_and_is_evaluated_and_played(
     assert "of 3 episodes" in capsys.readouterr().out
     card = json.loads((tmp_path / "mine.json").read_text())
     assert card["world"] == {"episode_steps": 10}
-    assert card["command"].startswith("mimex ")
+    assert card["command"].split()[0] == "mimex"
     assert str(tmp_path) not in card["command"]
     agent, observation = seen(reach)
     mine = mimex.load_policy("mine.safetensors")

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -133,6 +134,8 @@ def test_ctrl_c_while_everything_is_imported_is_told_in_a_line(tmp_path, module)
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background jobs ignore it, and so would their children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     while f" {module}." not in process.stderr.readline():
         assert process.poll() is None

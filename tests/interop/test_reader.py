@@ -80,7 +80,7 @@ BITS = spaces.MultiBinary(4)
         (BOX, {}, False),
         (spaces.Dict({"a": CODE, "b": CODES}), {}, True),
         (spaces.Dict({"a": CODE, "b": BOX}), {}, False),
-        (spaces.Dict({"a": CODE, "b": BOX}), {"key": "a"}, True),
+        (spaces.Dict({"a": CODE, "b": BOX}), {"view": "a"}, True),
         (CODE, {"encoder": lambda x: x.float().reshape(-1, 1)}, False),
     ],
 )

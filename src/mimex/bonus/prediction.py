@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import math
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -408,9 +410,13 @@ class MaskedPrediction(ABC):
         self.steps = int(state["steps"])
         load_generator(self.generator, state["generator"])
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Copied, because torch.multiprocessing shares the memory of tensors that it sends."""
-        return self._copied()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as bytes: torch.multiprocessing shares the memory of tensors that it sends."""
+        with self.lock:
+            held = {name: value for name, value in vars(self).items() if name != "lock"}
+            content = io.BytesIO()
+            _OwnPickler(content, self).dump(held)
+        return _unpickled, (type(self), content.getvalue())
 
     def _copied(self, *without: str) -> dict[str, Any]:
         """Copies of all attributes but the lock and those named."""
@@ -424,3 +430,35 @@ def _select(
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Some windows of a batch; ``masked`` is ``(K, B, ...)``."""
     return x[rows], None if actions is None else actions[rows], valid[rows], masked[:, rows]
+
+
+class _OwnPickler(pickle.Pickler):
+    """Pickles what a bonus holds; the bonus itself, of which an encoder may be a method, by name.
+
+    Args:
+        content: Buffer to write to.
+        owner: The bonus.
+    """
+
+    def __init__(self, content: io.BytesIO, owner: Any) -> None:
+        super().__init__(content)
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return "owner" if obj is self._owner else None
+
+
+class _OwnUnpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, owner: Any) -> None:
+        super().__init__(io.BytesIO(content))
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._owner
+
+
+def _unpickled(kind: type[MaskedPrediction], content: bytes) -> MaskedPrediction:
+    """Restores what ``__reduce__`` of a bonus pickled."""
+    made = kind.__new__(kind)
+    vars(made).update(_OwnUnpickler(content, made).load())
+    return made
