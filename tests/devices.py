@@ -39,6 +39,11 @@ class CudaGenerator(torch.Generator):
             raise RuntimeError("RNG state is wrong size")
         return super().set_state(self.states[state.numpy().tobytes()])
 
+    def __deepcopy__(self, memo):
+        copied = CudaGenerator(CUDA)
+        copied.set_state(self.get_state())
+        return copied
+
 
 class Cuda(TorchFunctionMode):
     """A "cuda" device that computes on the CPU and keeps to a GPU's rules.
