@@ -9,8 +9,6 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
-from mimex.train.loop import Clock, Training
-from mimex.train.on_policy import LoopSettings, OnPolicyAgent
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -33,7 +31,10 @@ from mimex import (
 from mimex.agents import ppo as own
 from mimex.agents.actions import ActionAdapter
 from mimex.agents.encoders import ObsAdapter, VectorEncoder
+from mimex.agents.on_policy import LoopSettings
 from mimex.interop.sb3 import BonusReplayBuffer, BonusRolloutBuffer, BonusVecEnv, ReplayBonus
+from mimex.track.clock import Clock
+from mimex.train.runner import Training
 
 RUNS = "the set-up runs"
 ASKED = "the bonus is asked for scores"
@@ -416,7 +417,7 @@ def own_trainer(make_env, bonus):
         seed=1,
     )
     scale, loop = Kept(), LoopSettings(rollout_steps=80, bonus_minibatch=64)
-    agent = OnPolicyAgent(
+    agent = own.PPOAgent(
         algorithm, bonus, scale, loop, num_envs=4, horizon=1000, seed=3, clock=Clock()
     )
     batches, update = [], algorithm.update
