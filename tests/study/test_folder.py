@@ -1,10 +1,12 @@
 import json
+import shutil
 
 import pytest
 
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 from mimex.study.plan_file import find_plan
+from mimex.train.checkpoint import Checkpoints
 
 PLAN = find_plan("ablations")
 
@@ -88,3 +90,23 @@ def test_a_run_that_leads_elsewhere_is_refused(tmp_path):
     folder.run("run-0").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="run-0 is a symbolic link"):
         folder.record(PLAN, "cpu", [a_run()])
+
+
+def test_a_last_save_that_was_cut_short_is_completed_without_starting_the_run_again(tmp_path):
+    run = PlannedRun("one", "FrankaReach", 0, {}, {"steps": 30})
+    folder = StudyFolder(tmp_path)
+    checkpoints = Checkpoints(folder.run("one") / "checkpoints")
+    for step in (10, 20, 30):
+        checkpoints.save(step, {"x": step}, best=step)
+    whole = sorted(path.name for path in checkpoints.folder.iterdir())
+    # As after a kill between the checkpoint of step 30 and its copy to the best one.
+    checkpoints.folder.joinpath("best.safetensors").unlink()
+    checkpoints.folder.joinpath(".writing-best.safetensors").write_bytes(b"half")
+    shutil.copy(
+        checkpoints.folder / "step_000000000020.safetensors",
+        checkpoints.folder / "step_000000000010.safetensors",
+    )
+    folder.repair(run)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == whole
+    step, state = checkpoints.best()
+    assert (step, state["x"]) == (30, 30)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
@@ -21,6 +22,8 @@ from mimex.files import open_own, printable, read_object, replacing
 from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
 from mimex.study.runs import Run, read_row
+from mimex.train.checkpoint import Checkpoints
+from mimex.train.folder import FolderInUseError, RunFolder
 
 _TAIL = 1 << 16  # bytes, enough for many rows of metrics or lines of a log
 
@@ -93,6 +96,13 @@ class StudyFolder:
         saved = (self.run(run.name) / "checkpoints").glob("step_*")
         numbers = (re.match(r"step_(\d+)", path.name) for path in saved)
         return any(number is not None and int(number[1]) >= step for number in numbers)
+
+    def repair(self, run: PlannedRun) -> None:
+        """Completes the last save of a finished run that was killed during it."""
+        checkpoints = Checkpoints(self.run(run.name) / "checkpoints")
+        if not checkpoints.complete:
+            with suppress(OSError, FolderInUseError), RunFolder(self.run(run.name)):
+                checkpoints.repair()
 
     def log_tail(self, name: str, lines: int = 5) -> list[str]:
         """Returns the last non-empty lines of a run's log."""

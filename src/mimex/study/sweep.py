@@ -50,6 +50,8 @@ def sweep(
     """
     planned = {run.name: run for run in runs}
     done = [run.name for run in runs if folder.finished(run)]
+    for name in done:
+        folder.repair(planned[name])
     progress = Progress([name for name in planned if name not in set(done)], done)
     queue, attempts = deque(progress.queued), Counter[str]()
     while queue or progress.running:

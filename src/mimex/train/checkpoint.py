@@ -151,9 +151,25 @@ class Checkpoints:
         path = self.folder / f"step_{step:012d}.safetensors"
         save(path, {"mimex": package_version("mimex"), "step": step, "score": best, "state": state})
         self._keep_if_best(path, best)
+        self._remove_old()
+
+    def _remove_old(self) -> None:
         paths = self._paths()
         for old in sorted(paths)[: -self.keep]:
             paths[old].unlink()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing shows that a kill cut a save short."""
+        unfinished = any(self.folder.glob(f"{ASIDE}*"))
+        return not unfinished and self._best_path.exists() and len(self._paths()) <= self.keep
+
+    def repair(self) -> None:
+        """Completes a save that a kill cut short after the checkpoint itself was written."""
+        for path in self.folder.glob(f"{ASIDE}*"):
+            path.unlink(missing_ok=True)
+        self.redo_best()
+        self._remove_old()
 
     def latest(self) -> tuple[int, dict[str, Any]] | None:
         """The step and state of the newest checkpoint that can be read; None if there is none.
