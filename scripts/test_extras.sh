@@ -12,8 +12,8 @@ declare -A more=([warp]="" [torchrl]="torchrl tensordict" [rllib]="ray[rllib]")
 declare -A needs=([warp]=mujoco_warp [torchrl]=torchrl [rllib]=ray.rllib)
 declare -A tests=(
     [warp]="tests/envs/test_warp_engine.py tests/envs/test_engine.py tests/train/test_tensors.py"
-    [torchrl]="tests/interop/test_torchrl.py tests/doctor/test_table.py tests/test_peers.py"
-    [rllib]="tests/interop/test_rllib.py tests/doctor/test_table.py"
+    [torchrl]="tests/interop/test_torchrl.py tests/benchmarks/test_peers.py"
+    [rllib]="tests/interop/test_rllib.py"
 )
 
 failed=""
