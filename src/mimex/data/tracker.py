@@ -26,7 +26,7 @@ class WindowTracker:
     """Keeps the newest steps of some environments and gives the window that ends at each.
 
     Args:
-        num_envs: Environments side by side.
+        num_envs: Number of parallel environments.
         length: Steps a window.
         feature_dim: Numbers a step.
         action_dim: Numbers an action, if windows shall have actions.

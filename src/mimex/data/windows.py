@@ -81,7 +81,7 @@ class RolloutWindows:
 
     Args:
         length: Steps a window.
-        num_envs: Environments side by side.
+        num_envs: Number of parallel environments.
         ends_at: Whether the window of step t ends at ``"observation"`` o_t, on which the policy
             acted (the paper), or at ``"next"`` o_t+1, which the action led to.
         autoreset: The vector environment's autoreset mode.

@@ -34,7 +34,7 @@ class BonusStream(WeightedBonus):
 
     Args:
         bonus: The intrinsic reward.
-        num_envs: Environments side by side.
+        num_envs: Number of parallel environments.
         observation_space: Of one environment.
         action_space: Of one environment. Actions beyond its bounds are clipped before the bonus
             sees them, as environments do that accept them.

@@ -1,4 +1,4 @@
-"""Work on slices of a batch side by side, on threads of this process.
+"""Work on slices of a batch in parallel, on threads of this process.
 
 PyTorch splits every single operation over its threads, and at the sizes of this package (a
 thousand rows, a hundred wide) waiting for one another costs as much as the work. Here each thread
