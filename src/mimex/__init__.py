@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mimex.bonus import BONUSES
+from mimex.extras import optional_import
 
 if TYPE_CHECKING:
     from mimex.bonus import masks
@@ -82,7 +83,7 @@ __all__ = [
 
 # Where Gymnasium is already in use, make the tasks known to it: import gymnasium, mimex, and
 # gymnasium.make("mimex/FrankaPick-v0") works. In any other order `import mimex.envs` does it.
-if "gymnasium" in sys.modules:
+if sys.modules.get("gymnasium"):
     import_module("mimex.envs")
 
 
@@ -90,7 +91,8 @@ def __getattr__(name: str) -> Any:
     if name == "masks":
         return import_module("mimex.bonus.masks")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        with optional_import(f"mimex.{name}"):
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'mimex' has no attribute {name!r}")
 
 

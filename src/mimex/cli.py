@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from mimex.extras import optional_import
 from mimex.files import printable
 
 COMMANDS = {
@@ -36,11 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mimex {__version__}")
         return 0
     try:
-        from mimex.envs.nearest import choose  # loads NumPy, which takes a moment
+        with optional_import(f"mimex {arguments[0]}"):
+            from mimex.envs.nearest import choose  # loads NumPy, which takes a moment
 
-        name = choose("the command", arguments[0], tuple(COMMANDS))
-        _require_values(arguments)
-        code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
+            name = choose("the command", arguments[0], tuple(COMMANDS))
+            _require_values(arguments)
+            code: int = import_module(f"mimex.commands.{name}").run(arguments[1:])
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError) as error:
         print(f"mimex: {printable(_words(error))}", file=sys.stderr)
         return 1
@@ -62,8 +64,6 @@ def _require_values(arguments: Sequence[str]) -> None:
 
 def _words(error: Exception) -> str:
     """The error's own words, without the number that the system's errors begin with."""
-    if isinstance(error, ModuleNotFoundError) and error.name == "mujoco":
-        return "the tasks need MuJoCo, which is not installed: pip install 'mimex[envs]'"
     if isinstance(error, OSError) and error.strerror:
         named = error.filename2 or error.filename
         return f"{named}: {error.strerror}" if named else error.strerror

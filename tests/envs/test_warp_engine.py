@@ -31,7 +31,7 @@ def actions_of(env: VectorManipulation, steps: int) -> np.ndarray:
 def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco_warp", None)
     monkeypatch.delitem(sys.modules, "mimex.envs.warp_engine", raising=False)
-    with pytest.raises(ImportError, match=r"engine is 'warp', but .* pip install 'mimex\[warp\]'"):
+    with pytest.raises(ImportError, match=r"engine='warp' needs .* pip install 'mimex\[warp\]'"):
         VectorManipulation("FrankaReach", 1, engine="warp")
 
 

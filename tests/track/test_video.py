@@ -85,5 +85,5 @@ def test_a_missing_encoder_is_named_with_its_extra(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert "ImportError: writing videos needs imageio-ffmpeg" in ended.stderr
+    assert "writing videos needs imageio_ffmpeg" in ended.stderr
     assert "pip install 'mimex[video]'" in ended.stderr

@@ -17,6 +17,7 @@ import tyro
 
 from mimex.commands import eval as evaluation
 from mimex.commands import train
+from mimex.track.video import ffmpeg
 
 TASKS = {"car": "gym/mimex/FlagCar-v0", "robot": "FrankaReachUp"}
 STEPS = {"car": 60_000, "robot": 1_000_000}
@@ -46,6 +47,10 @@ class DemoConfig:
 def run(arguments: Sequence[str]) -> int:
     """Reads the command line, trains, draws and evaluates."""
     config = tyro.cli(DemoConfig, args=arguments, prog="mimex demo")
+    import mujoco  # noqa: F401 (missing packages are reported before the training)
+
+    if not config.quick:
+        ffmpeg()
     out, steps = config.out, QUICK_STEPS if config.quick else STEPS
     for (task, name), bonus in product(TASKS.items(), METHODS.values()):
         every = max(steps[task] // 20, 1) if not config.quick else steps[task]

@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     if config.seed < 0:
         raise ValueError(f"--seed is {config.seed}, but must be 0 or more")
-    _require_minari()
+    import h5py  # noqa: F401 (Minari's default format)
     from minari import __version__ as minari_version
     from minari.dataset.minari_dataset import parse_dataset_id
     from minari.dataset.minari_storage import MinariStorage
@@ -286,14 +286,3 @@ def _spec(config: TrainConfig) -> Any:
     if config.observation == "pixels":
         spec.kwargs["image_size"] = config.vision.image_size
     return spec
-
-
-def _require_minari() -> None:
-    try:
-        import h5py  # noqa: F401 (Minari's default format)
-        import minari  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"demonstrations need Minari with HDF5 ({error.name} is not installed): pip install "
-            "'mimex[demos]'"
-        ) from error

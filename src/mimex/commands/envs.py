@@ -15,6 +15,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.envs.catalog import KINDS, NAMES, VARIANTS, robot_and_kind, robot_named, task_class
 from mimex.envs.dmc_tasks import PREFIX, PUBLISHED, SUITE
 from mimex.envs.settings import Settings
+from mimex.extras import pip_install
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ def run(arguments: Sequence[str]) -> int:
         console.print(_pixmc())
     else:  # which compiles the tasks' models, where their figures come from
         names = "  ".join(NAMES)
-        missing = "MuJoCo is not installed: pip install 'mimex[envs]'"
-        console.print(f"PixMC-Sparse ({missing}): {names}", markup=False)
+        console.print(f"PixMC-Sparse: {names}", soft_wrap=True)
+        missing = f"(they need mujoco, which is not installed: {pip_install('envs')})"
+        console.print(missing, markup=False, soft_wrap=True)
     console.print(_suite())
     console.print("and gym/ID for any id of Gymnasium, gym/MODULE:ID for one of a module of yours")
     return 0

@@ -17,6 +17,7 @@ from mimex.commands.build import Which, make_env
 from mimex.commands.pretrained import policy_of_run
 from mimex.config import TrainConfig
 from mimex.contracts import episode_steps
+from mimex.extras import optional_import
 from mimex.files import replacing
 from mimex.nn.parallel import use_workers
 from mimex.policies import SUFFIX, MLPPolicy, card_path, load_policy
@@ -171,8 +172,6 @@ def onnx_model(policy: MLPPolicy) -> Any:
 
 
 def _require_onnx() -> Any:
-    try:
+    with optional_import("an .onnx file"):
         import onnx
-    except ImportError as error:
-        raise ImportError("an .onnx file needs onnx: pip install 'mimex[onnx]'") from error
     return onnx

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.envs.dmc_tasks import domain_and_task
+from mimex.extras import optional_import
 
 _TEXTURE_PREFIX = "tex_"
 """Model arrays with this prefix are megabytes of textures, which no task changes."""
@@ -23,13 +24,8 @@ def dm_control_suite() -> Any:
     if platform.system() == "Linux" and "MUJOCO_GL" not in os.environ and find_library("EGL"):
         # By default dm_control tries GLFW first, which warns if there is no display.
         os.environ["MUJOCO_GL"] = "egl"
-    try:
+    with optional_import("dmc/"):
         from dm_control import suite
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "dmc/ tasks need dm_control, which is not installed: pip install 'mimex[dmc]'",
-            name=error.name,
-        ) from error
     return suite
 
 

@@ -14,14 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from mimex.envs.engine import ALL, Engine, Rows
+from mimex.extras import optional_import
 
-try:
+with optional_import("engine='warp'"):
     import mujoco_warp
     import warp
-except ImportError as error:
-    raise ImportError(
-        f"engine is 'warp', but {error.name} is not installed; pip install 'mimex[warp]'"
-    ) from error
 
 ROWS = 12
 """Constraint rows per degree of freedom to allocate; random actions needed at most 7."""

@@ -10,14 +10,18 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from gymnasium import spaces
-from rsl_rl.utils import resolve_callable
 from torch import Tensor
 
 from mimex.bonus.base import EpisodicReward, IntrinsicReward
 from mimex.bonus.inputs import check_fraction
 from mimex.data.windows import RolloutWindows, WindowIndex
-from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
+from mimex.extras import optional_import
+
+with optional_import("mimex.interop.rsl_rl", "rsl"):
+    from gymnasium import spaces
+    from rsl_rl.utils import resolve_callable
+
+    from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
 
 
 def add_bonus(

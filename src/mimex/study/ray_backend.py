@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from mimex.extras import optional_import
 from mimex.files import append_to
 from mimex.study.backends import PATIENCE, Job, Process
 
@@ -35,13 +36,8 @@ class RayBackend:
     def __init__(
         self, address: str, threads: int, *, gpus: float = 0.0, jobs: int | None = None
     ) -> None:
-        try:
+        with optional_import("--backend ray"):
             self._ray: Any = import_module("ray")
-        except ImportError as error:
-            raise ImportError(
-                f"--backend ray needs Ray, which is not installed ({error}): "
-                "pip install 'mimex[ray]'"
-            ) from error
         try:
             _require_answer(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="warning")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from mimex.track.sinks import RunInfo, require
+from mimex.extras import optional_import
+from mimex.track.sinks import RunInfo
 from mimex.types import Metrics
 
 
@@ -37,6 +39,8 @@ class Trackio(WandB):
 
 
 def _started(service: str, run: RunInfo, **identity: str) -> Any:
-    return require(service).init(
+    with optional_import(f"--track.loggers {service}"):
+        module = import_module(service)
+    return module.init(
         project=run.project, name=run.name, config=dict(run.config), resume="allow", **identity
     )

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, SupportsFloat
@@ -159,20 +158,3 @@ def _rows(content: bytes) -> list[tuple[float, bytes]]:
 
 def _content(file: FileIO) -> bytes:
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
-
-
-def require(module: str, extra: str | None = None) -> Any:
-    """Imports a module of a logger; raises an error that names what to install.
-
-    Args:
-        module: Its name.
-        extra: Of mimex, which installs it; by default of the same name.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        extra = extra or module
-        raise ImportError(
-            f"logging to {extra} needs a package that is not installed ({error}): "
-            f"pip install 'mimex[{extra}]'"
-        ) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mimex.track.sinks import RunInfo, require
+from mimex.extras import optional_import
+from mimex.track.sinks import RunInfo
 from mimex.types import Metrics
 
 
@@ -14,10 +15,10 @@ class TensorBoard:
     """
 
     def __init__(self, run: RunInfo) -> None:
-        require("tensorboard")
-        writer = require("torch.utils.tensorboard", extra="tensorboard").SummaryWriter
+        with optional_import("--track.loggers tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
         purge_step = run.step + 1 if run.step else 0
-        self._writer = writer(log_dir=str(run.folder / "tensorboard"), purge_step=purge_step)
+        self._writer = SummaryWriter(log_dir=str(run.folder / "tensorboard"), purge_step=purge_step)
 
     def write(self, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():

@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 import numpy as np
 from numpy.typing import NDArray
 
+from mimex.extras import optional_import
 from mimex.files import replacing
 
 _QUALITY = 18
@@ -70,12 +71,8 @@ def _encode(
 
 def ffmpeg() -> str:
     """The encoder's path; an error that names what to install if there is none."""
-    try:
+    with optional_import("writing videos"):
         return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
-    except ImportError as error:
-        raise ImportError(
-            "writing videos needs imageio-ffmpeg: pip install 'mimex[video]'"
-        ) from error
 
 
 def _checked(frame: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:

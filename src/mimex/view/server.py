@@ -7,18 +7,16 @@ import socket
 from contextlib import closing, redirect_stdout
 from typing import Any
 
+from mimex.extras import optional_import
+
 PORTS_TRIED = 100
 """Ports from the wanted one on that are tried."""
 
 
 def require_viser() -> Any:
     """Returns the module viser, or raises an error that names the extra."""
-    try:
+    with optional_import("the viewer"):
         import viser
-    except ImportError as error:
-        raise ImportError(
-            "the viewer needs viser, which is not installed: pip install 'mimex[view]'"
-        ) from error
     return viser
 
 
