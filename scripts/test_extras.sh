@@ -1,30 +1,32 @@
 #!/usr/bin/env bash
 # Runs the tests that the main environment skips, each group in a virtual environment of its own under
-# .venv-extras: MuJoCo Warp, TorchRL and RLlib. Groups can be named: scripts/test_extras.sh warp
+# .venv-extras: MuJoCo Warp, TorchRL, RLlib and the viewer. Groups can be named: scripts/test_extras.sh warp
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 . scripts/torch.sh
 
-# Per group: the extras of mimex, what else pip installs, the package that must import, and the tests.
-declare -A extras=([warp]=warp [torchrl]=envs [rllib]=envs)
-declare -A more=([warp]="" [torchrl]="torchrl tensordict" [rllib]="ray[rllib]")
-declare -A needs=([warp]=mujoco_warp [torchrl]=torchrl [rllib]=ray.rllib)
+# Per group: the extras of mimex, what else pip installs, the package that it wants in another version than
+# constraints.txt has, the package that must import, and the tests.
+declare -A extras=([warp]=warp [torchrl]=envs [rllib]=envs [view]=view)
+declare -A more=([warp]="" [torchrl]="torchrl tensordict" [rllib]="ray[rllib]" [view]=playwright)
+declare -A unpinned=([rllib]=gymnasium [view]=rich)
+declare -A needs=([warp]=mujoco_warp [torchrl]=torchrl [rllib]=ray.rllib [view]=viser)
 declare -A tests=(
     [warp]="tests/envs/test_warp_engine.py tests/envs/test_engine.py tests/train/test_tensors.py"
     [torchrl]="tests/interop/test_torchrl.py tests/benchmarks/test_peers.py"
     [rllib]="tests/interop/test_rllib.py"
+    [view]="tests/commands/test_view.py"
 )
 
 failed=""
-for group in ${*:-warp torchrl rllib}; do
+for group in ${*:-warp torchrl rllib view}; do
     venv=.venv-extras/$group
     [ -x "$venv/bin/pip" ] || "$PYTHON" -m venv "$venv"
     install_torch "$venv"
     say "installing mimex[${extras[$group]}] ${more[$group]} into $venv"
-    # RLlib pins its own Gymnasium, so that constraint does not apply to it.
     constraints=$venv/constraints.txt
-    if [ "$group" = rllib ]; then grep -v '^gymnasium==' constraints.txt; else cat constraints.txt; fi >"$constraints"
+    grep -v "^${unpinned[$group]:-nothing}==" constraints.txt >"$constraints"
     # shellcheck disable=SC2086
     "$venv/bin/pip" install --quiet --constraint "$constraints" \
         --editable ".[${extras[$group]},sb3]" pytest hypothesis ${more[$group]}

@@ -1,17 +1,20 @@
-"""`mimex demo --quick` goes through all that the demo does."""
+"""What `mimex demo` checks before it trains; `tests/test_wheel.py` runs all of it."""
+
+import sys
 
 import pytest
 
 from mimex.cli import main
 
 
-@pytest.mark.slow
-def test_a_quick_demo_leaves_its_runs_and_curves_and_says_what_came_of_it(tmp_path, capsys):
-    out = tmp_path / "demo"
-    assert main(["demo", "--quick", "--out", str(out)]) == 0
-    runs = {f"{task}-{bonus}" for task in ("car", "robot") for bonus in ("none", "mimex")}
-    assert {path.name for path in out.iterdir()} == {*runs, "curves.png"}
-    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    text = capsys.readouterr().out
-    assert "FrankaReachUp, PPO with MIMEx: success in " in text
-    assert "of 16 episodes" in text
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [("mujoco", ["--quick"], "envs"), ("imageio_ffmpeg", [], "video")],
+)
+def test_a_missing_package_is_reported_before_the_training(
+    package, words, extra, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["demo", *words, "--out", str(tmp_path / "demo")]) == 1
+    assert f"pip install 'mimex[{extra}]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
