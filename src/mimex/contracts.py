@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
@@ -238,6 +239,57 @@ def final_observations(step: Step) -> Any:
     if isinstance(finals[0], dict):
         return {part: np.stack([final[part] for final in finals]) for part in finals[0]}
     return np.stack(finals)
+
+
+def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
+    """The step with some running episodes truncated, as if the environments had done it.
+
+    Args:
+        step: Of N environments.
+        rows: ``(N,)``: whose episodes to truncate; none of them ended at this step.
+    """
+    info, observation = dict(step.info), step.next_observation
+    on_device = isinstance(step.truncated, Tensor)
+    some: Any = torch.as_tensor(rows, device=step.truncated.device) if on_device else rows
+    truncated, ended = step.truncated | some, step.ended | some
+    if on_device:
+        finals = observation
+        if "final_obs" in info:
+            finals = _replaced(observation, step.ended, info["final_obs"])
+        return step._replace(
+            truncated=truncated,
+            info=info | {"final_obs": _taken(finals, ended), "final_info": dict(step.info)},
+        )
+    last = info.get("final_obs", np.full(len(rows), None, object)).copy()
+    for row in np.flatnonzero(rows):
+        last[row] = _taken(observation, row)
+    final = dict(info.get("final_info", {}))
+    for name, values in step.info.items():
+        if isinstance(values, np.ndarray) and f"_{name}" in info and not name.startswith("final_"):
+            earlier = final.get(name, np.zeros_like(values))
+            final[name] = np.where(rows.reshape(-1, *[1] * (values.ndim - 1)), values, earlier)
+            final[f"_{name}"] = ended & (info[f"_{name}"] | final.get(f"_{name}", False))
+    masks = {"_final_obs": ended, "_final_info": ended}
+    return step._replace(
+        truncated=truncated, info=info | {"final_obs": last, "final_info": final} | masks
+    )
+
+
+def _taken(observation: Any, rows: Any) -> Any:
+    """A copy of some rows of a batch of observations."""
+    if isinstance(observation, dict):
+        return {part: _taken(values, rows) for part, values in observation.items()}
+    taken = observation[rows]
+    return taken.clone() if isinstance(taken, Tensor) else np.array(taken)
+
+
+def _replaced(observation: Any, rows: Any, new: Any) -> Any:
+    """A copy of a batch of observations, tensors, with some rows replaced."""
+    if isinstance(observation, dict):
+        return {part: _replaced(v, rows, new[part]) for part, v in observation.items()}
+    changed = observation.clone()
+    changed[rows] = new
+    return changed
 
 
 def final_successes(info: Mapping[str, Any]) -> Any:

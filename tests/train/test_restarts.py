@@ -10,7 +10,14 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.cli import main
 from mimex.contracts import Step
 from mimex.train.checkpoint import Checkpoints
-from mimex.train.restarts import LEAST_WEIGHT, Restarts, RestartSettings
+from mimex.train.restarts import (
+    FADE,
+    LEAST_WEIGHT,
+    PATIENCE,
+    RETRIES,
+    Restarts,
+    RestartSettings,
+)
 
 
 class Line:
@@ -28,15 +35,15 @@ class Line:
         return self.position[rows]
 
 
-def walk(env, restarts, *, rewards, ended=()):
+def walk(env, restarts, *, rewards, ended=(), amount=1.0):
     """One step of each counter."""
     env.position += 1
     over = np.zeros(env.num_envs, bool)
     over[list(ended)] = True
     env.position[over] = 0  # a new episode begins in the same step
-    paid = np.zeros(env.num_envs)
-    paid[list(rewards)] = 1.0
-    step = Step(None, None, env.position.copy(), paid, over, np.zeros_like(over), {})
+    received = np.zeros(env.num_envs)
+    received[list(rewards)] = amount
+    step = Step(None, None, env.position.copy(), received, over, np.zeros_like(over), {})
     return restarts.step(step)
 
 
@@ -52,79 +59,124 @@ def archived(restarts):
     return sorted(restarts._archive["position"][: len(restarts)].tolist())
 
 
-def test_states_on_the_way_to_the_first_reward_of_an_episode_are_archived():
-    env, restarts = made(per_episode=100)
+def test_states_on_the_way_to_the_first_reward_are_archived_when_the_episode_ends():
+    env, restarts = made(per_episode=100, share=0.0)
     for _ in range(15):
         walk(env, restarts, rewards=())
+    walk(env, restarts, rewards=(0,))
+    walk(env, restarts, rewards=(0,))
     assert len(restarts) == 0
-    walk(env, restarts, rewards=(0,))
-    assert archived(restarts) == [*range(6, 16)]  # ten steps back, of environment 0 alone
-    walk(env, restarts, rewards=(0,))
-    assert len(restarts) == 10  # later rewards of the episode add nothing
+    walk(env, restarts, rewards=(), ended=(0, 1))
+    assert archived(restarts) == [*range(6, 16)]  # ten steps before the first reward, of 0 alone
+    assert restarts._values[: len(restarts)].tolist() == [2.0] * 10  # what the episode received
 
 
 def test_an_archived_state_is_of_the_rewarded_episode():
-    env, restarts = made(per_episode=100)
+    env, restarts = made(per_episode=100, share=0.0)
     for _ in range(5):
         walk(env, restarts, rewards=())
-    restarts.settings = RestartSettings(share=0.0, every=1, reach=10, per_episode=100)
     walk(env, restarts, rewards=(), ended=(0,))
     walk(env, restarts, rewards=())
-    walk(env, restarts, rewards=(0,))
+    walk(env, restarts, rewards=(0,), ended=(0,))
     assert archived(restarts) == [0, 1]  # nothing of the episode before
+
+
+def test_costs_are_no_reward():
+    env, restarts = made(share=0.0)
+    walk(env, restarts, rewards=())
+    walk(env, restarts, rewards=(0,), amount=-1.0, ended=(0,))
+    assert len(restarts) == 0
 
 
 def test_episodes_that_began_at_an_archived_state_add_nothing():
     env, restarts = made(num_envs=1, share=0.999)
     walk(env, restarts, rewards=())
-    walk(env, restarts, rewards=(0,))
+    step = walk(env, restarts, rewards=(0,), ended=(0,))
+    assert not step.restarted[0]  # the step is still of the normal episode
     size = len(restarts)
-    made_step = walk(env, restarts, rewards=(), ended=(0,))
-    assert not made_step.restarted[0]  # the step is still of the normal episode
-    made_step = walk(env, restarts, rewards=())
-    assert made_step.restarted[0]
-    walk(env, restarts, rewards=(0,))
-    assert len(restarts) == size
+    step = walk(env, restarts, rewards=())
+    assert step.restarted[0]
+    walk(env, restarts, rewards=(0,), ended=(0,))
+    assert len(restarts) == size > 0
 
 
 def test_a_restarted_episode_begins_at_the_archived_state_with_its_observation():
     env, restarts = made(num_envs=1, share=0.999, per_episode=1)
     for _ in range(4):
         walk(env, restarts, rewards=())
-    walk(env, restarts, rewards=(0,))
+    step = walk(env, restarts, rewards=(0,), ended=(0,))
     state = restarts._archive["position"][0]
-    step = walk(env, restarts, rewards=(), ended=(0,))
     assert step.next_observation[0] == env.position[0] == state > 0
 
 
-def test_the_archive_holds_at_most_its_capacity_and_an_episode_adds_at_most_its_share():
+def episode(env, restarts, received):
+    for _ in range(8):
+        walk(env, restarts, rewards=())
+    walk(env, restarts, rewards=(0,), ended=(0,), amount=received)
+
+
+def test_a_full_archive_replaces_the_least_rewarded_episodes():
     env, restarts = made(num_envs=1, share=0.0, capacity=10, per_episode=4)
     sizes = []
-    for _ in range(4):
-        for _ in range(8):
-            walk(env, restarts, rewards=())
-        walk(env, restarts, rewards=(0,), ended=(0,))
+    for received in (3.0, 1.0, 2.0):
+        episode(env, restarts, received)
         sizes.append(len(restarts))
-    assert sizes == [4, 8, 10, 10]
-    assert len(set(restarts._numbers.tolist())) == 10
+    assert sizes == [4, 8, 10]
+    values = lambda: sorted(restarts._values.tolist())  # noqa: E731
+    assert values() == [1.0] * 2 + [2.0] * 4 + [3.0] * 4
+    episode(env, restarts, 5.0)
+    assert values() == [2.0] * 2 + [3.0] * 4 + [5.0] * 4
+    episode(env, restarts, 1.0)  # less than all that is there
+    assert values() == [2.0] * 2 + [3.0] * 4 + [5.0] * 4
 
 
-def test_states_whose_outcome_is_uncertain_are_drawn_more_often():
-    env, restarts = made(num_envs=1, per_episode=3)
-    for _ in range(3):
-        walk(env, restarts, rewards=())
-    walk(env, restarts, rewards=(0,))
+def test_groups_whose_outcome_is_uncertain_are_drawn_more_often():
+    _, restarts = made(num_envs=1)
+    restarts._size = 4
+    restarts._groups[:4] = [0, 1, 1, 2]
     restarts._tries[:3] = [[9.0, 9.0], [9.0, 4.5], [9.0, 0.0]]  # always, half of the time, never
-    p = np.array([0.95, 0.5, 0.05])  # with half a try of each kind as the prior
-    expected = 4 * p * (1 - p) + LEAST_WEIGHT
-    np.testing.assert_allclose(restarts._weights(), expected / expected.sum())
+    p = np.array([0.95, 0.5, 0.05])  # with half an attempt of each kind as the prior
+    weights = 4 * p * (1 - p) + LEAST_WEIGHT
+    expected = np.array([weights[0], weights[1] / 2, weights[1] / 2, weights[2]]) / weights.sum()
+    np.testing.assert_allclose(restarts._weights(), expected)
+
+
+def test_an_attempt_succeeds_with_half_of_what_the_archived_episode_received():
+    env, restarts = made(num_envs=1, share=0.999, per_episode=1)
+    walk(env, restarts, rewards=())
+    walk(env, restarts, rewards=(0,), ended=(0,), amount=4.0)
+    group = restarts._groups[0]
+    walk(env, restarts, rewards=(0,), ended=(0,), amount=1.9)
+    assert restarts._tries[group].tolist() == [1.0, 0.0]
+    walk(env, restarts, rewards=(0,), ended=(0,), amount=2.0)
+    assert restarts._tries[group].tolist() == [1.0 + FADE, 1.0]
+
+
+def test_a_restarted_episode_without_reward_in_time_is_truncated_and_another_begins():
+    env, restarts = made(num_envs=2, share=0.999, per_episode=1, reach=16)
+    walk(env, restarts, rewards=())
+    walk(env, restarts, rewards=(0, 1), ended=(0, 1))
+    assert restarts._source.tolist() == [0, 0]  # one step before the reward
+    limit = 2 + PATIENCE  # a group is one step here
+    walk(env, restarts, rewards=(1,))  # attempt 1 is rewarded
+    for _ in range(limit - 2):
+        assert not walk(env, restarts, rewards=()).ended.any()
+    before = env.position.copy()
+    step = walk(env, restarts, rewards=())
+    assert step.truncated.tolist() == [True, False]
+    assert step.info["final_obs"][0] == before[0] + 1  # where it was, not where it begins anew
+    assert step.next_observation[0] == 1.0
+    assert step.restarted.all()
+    retries = 1
+    for _ in range(20 * limit):
+        retries += int(walk(env, restarts, rewards=()).truncated[0])
+    assert retries == RETRIES
 
 
 def test_the_share_of_new_episodes_that_was_asked_for_is_restarted():
     env, restarts = made(num_envs=400, share=0.25)
     walk(env, restarts, rewards=())
-    walk(env, restarts, rewards=(0,))
-    walk(env, restarts, rewards=(), ended=range(400))
+    walk(env, restarts, rewards=(0,), ended=range(400))
     step = walk(env, restarts, rewards=())
     assert 65 <= step.restarted.sum() <= 135  # 100 of 400, give or take four standard deviations
 

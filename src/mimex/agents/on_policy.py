@@ -214,6 +214,9 @@ class OnPolicyAgent(Learner):
             rollout.rewards[t] = torch.as_tensor(step.rewards)
             rollout.terminated[t] = torch.as_tensor(step.terminated)
             rollout.truncated[t] = torch.as_tensor(step.truncated)
+            rollout.restarted[t] = torch.as_tensor(
+                False if step.restarted is None else step.restarted
+            )
             if step.ended.any():
                 finals = encoder.read(final_observations(step))
                 rollout.put_finals(finals, self._features(finals))
@@ -237,7 +240,8 @@ class OnPolicyAgent(Learner):
             index = self.build_windows()
         with self.clock("bonus"):
             raw, bonus_metrics = self.score(index)
-            rewards = self.scale.combine(self.rollout.rewards, raw)
+            explored = ~self.rollout.restarted
+            rewards = self.scale.combine(self.rollout.rewards, raw, scored=explored)
             self._scored = self._as_scored(index, raw)
         with self.clock("learning"):
             progress = (step - frames) / self.horizon
@@ -247,7 +251,7 @@ class OnPolicyAgent(Learner):
         return {
             **bonus_metrics,
             "train/reward": float(processes.mean(rewards.extrinsic.mean())),
-            **self.scale.metrics(raw, rewards),
+            **self.scale.metrics(raw[explored], rewards),
             "bonus/beta": beta,
             **metrics,
         }
@@ -281,17 +285,23 @@ class OnPolicyAgent(Learner):
         """The raw bonus ``(M, N)`` of every step; trains the bonus on a fraction of the windows.
 
         Windows that it is not trained on are scored first, with the weights before the update.
+        Restarted episodes receive no bonus, and it is not trained on them: they exploit what was
+        found, and what is novel to normal episodes must stay so.
         """
         bonus, settings = self.bonus, self.settings
         order = torch.randperm(len(index), generator=self.generator).to(index.rows.device)
         if self.probe is None:
             self.probe = index[order[:PROBE_WINDOWS]]
-        trained = max(1, round(settings.train_fraction * len(index)))
-        raw = torch.empty(len(index), device=index.rows.device)
+        order = order[~self.rollout.restarted.flatten()[order]]
+        # As many in each process, whatever their restarts.
+        most = min(processes.all_gather_object(len(order)))
+        trained = min(most, max(1, round(settings.train_fraction * most)))
+        raw = torch.zeros(len(index), device=index.rows.device)
         episodic = isinstance(bonus, EpisodicReward)
         if isinstance(bonus, EpisodicReward):  # every step in turn, before anything is learned
             for step in torch.arange(len(index), device=raw.device).view(self.rollout.steps, -1):
                 raw[step] = bonus.follow(index[step], index.starts[step])
+            raw[self.rollout.restarted.flatten()] = 0.0
         at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // self.probe.features[0].numel())
         for rows in [] if episodic else pieces(order[trained:], at_once):
             raw[rows] = bonus.reward(index[rows])

@@ -317,6 +317,7 @@ class PPO:
             progress,
             (1.0, beta)[: self.heads],
             per_head=self.heads == 1 or _any_reward(rewards.extrinsic),
+            restarted=rollout.restarted.flatten(),
         )
 
     def batch(self, rollout: Rollout, rewards: Rewards, beta: float) -> Batch:
@@ -376,6 +377,7 @@ class PPO:
         progress: float = 0.0,
         weights: Sequence[float] = (),
         per_head: bool = True,
+        restarted: Tensor | None = None,
     ) -> Metrics:
         """One update: several epochs of minibatches over a rollout.
 
@@ -384,6 +386,8 @@ class PPO:
             progress: Share of the run so far, for the learning rate's schedule.
             weights: Weight of each head's advantages; all 1 by default.
             per_head: Divide each head's advantages by the std of its returns.
+            restarted: ``(B,)`` bool: steps of restarted episodes, whose advantages are normalized
+                separately.
         """
         settings, size = self.settings, len(batch.actions)
         if size < settings.minibatches:
@@ -406,7 +410,7 @@ class PPO:
             # Before the first update all values are 0, whatever the critic's outputs.
             values = self._outputs(batch.observations)
         batch = batch._replace(
-            advantages=normalize_advantages(advantages),
+            advantages=normalize_advantages(advantages, restarted),
             values=values,
             returns=self.return_scale.targets(batch.returns),
         )

@@ -169,10 +169,23 @@ def _or_one(std: Tensor) -> Tensor:
     return torch.where(std > 0, std, 1.0)
 
 
-def normalize_advantages(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and std 1 over all processes; 0 if all are equal."""
-    std, mean = torch.std_mean(processes.all_gather(advantages), correction=0)
-    return (advantages - mean) / torch.where(std > 0, std, 1.0)
+def normalize_advantages(advantages: Tensor, groups: Tensor | None = None) -> Tensor:
+    """Advantages with mean 0 and std 1 over all processes; 0 if all are equal.
+
+    Args:
+        advantages: ``(B,)``.
+        groups: ``(B,)`` bool: normalize those where it is True and the others separately.
+    """
+    chosen = torch.zeros_like(advantages) if groups is None else groups.to(advantages)
+    every, every_chosen = processes.all_gather(advantages), processes.all_gather(chosen)
+    normalized = torch.empty_like(advantages)
+    for group in (False, True):
+        of_group = every[every_chosen == group]
+        if len(of_group):
+            std, mean = torch.std_mean(of_group, correction=0)
+            rows = chosen == group
+            normalized[rows] = (advantages[rows] - mean) / torch.where(std > 0, std, 1.0)
+    return normalized
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> list[float]:

@@ -137,7 +137,14 @@ class BonusScale:
         left = 1 - progress if self.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
         return factor * (self.final_beta + (self.initial_beta - self.final_beta) * left)
 
-    def combine(self, extrinsic: Array, bonus: Array, *, update: bool = True) -> Rewards:
+    def combine(
+        self,
+        extrinsic: Array,
+        bonus: Array,
+        *,
+        scored: Tensor | None = None,
+        update: bool = True,
+    ) -> Rewards:
         """Adds the bonus to the extrinsic reward.
 
         A rollout gives the same rewards at once as step by step, but for beta's schedule, which
@@ -147,6 +154,8 @@ class BonusScale:
             extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment or of a
                 sampled batch.
             bonus: The raw bonus, of the same shape.
+            scored: Steps that have a bonus, bool of the same shape; all by default. The others do
+                not enter the bonus's rms.
             update: Whether these enter the statistics and the schedule moves on by their number.
         """
         extrinsic, bonus = _numbers("extrinsic", extrinsic), _numbers("bonus", bonus)
@@ -158,7 +167,7 @@ class BonusScale:
         scaled, survival = bonus, torch.zeros_like(bonus)
         if bonus.numel():
             rows = bonus.double().reshape(-1, bonus.shape[-1])  # (M, N)
-            rms, cost = self._statistics(rows, extrinsic, update=update)  # (M, 1) each
+            rms, cost = self._statistics(rows, extrinsic, scored, update=update)  # (M, 1) each
             if self.normalize:
                 unit = math.sqrt(1 - self.discount**2)
                 normalized = torch.where(rms > 0, unit * rows / rms, 0.0)
@@ -183,11 +192,13 @@ class BonusScale:
             self._unrewarded += len(positive)
 
     def _statistics(
-        self, bonus: Tensor, extrinsic: Tensor, *, update: bool
+        self, bonus: Tensor, extrinsic: Tensor, scored: Tensor | None, *, update: bool
     ) -> tuple[Tensor, Tensor]:
         """The rms of the bonus (0 during the warm-up) and the mean cost at each row, ``(M, 1)``."""
         costs = (-extrinsic.double()).clamp(min=0).reshape(bonus.shape)
-        means = processes.mean(torch.stack([bonus.square().mean(1), costs.mean(1)], dim=1).cpu())
+        counted = torch.ones_like(bonus) if scored is None else scored.reshape(bonus.shape).double()
+        squares = (bonus.square() * counted).sum(1) / counted.sum(1).clamp(min=1)
+        means = processes.mean(torch.stack([squares, costs.mean(1)], dim=1).cpu())
         keep = 0.5 ** (1 / HALF_LIFE)
         found = []
         for square, cost in means.tolist():

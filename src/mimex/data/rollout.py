@@ -29,6 +29,7 @@ class Rollout:
         rewards: ``(M, N)`` extrinsic.
         terminated: ``(M, N)`` bool.
         truncated: ``(M, N)`` bool.
+        restarted: ``(M, N)`` bool: the episode began at an archived state (``train/restarts.py``).
 
     Args:
         steps: M.
@@ -58,7 +59,9 @@ class Rollout:
         self.features = zeros((steps + 1, num_envs, feature_dim))
         self.actions = zeros((*grid, action_dim))
         self.log_probs, self.rewards = zeros(grid), zeros(grid)
-        self.terminated, self.truncated = (zeros(grid, dtype=torch.bool) for _ in range(2))
+        self.terminated, self.truncated, self.restarted = (
+            zeros(grid, dtype=torch.bool) for _ in range(3)
+        )
         self._finals: list[ObsDict] = []
         self._final_features: list[Tensor] = []
 
