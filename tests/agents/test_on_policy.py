@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.parts import actions, reader
+from tests.processes import assert_equal
 
 import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex import E3B, RND, BonusScale, Disagreement, MIMEx, NoBonus, Rewards
@@ -472,3 +473,35 @@ def test_multiplying_all_rewards_changes_nothing_that_is_learned(factor, monkeyp
             ]
         )
     np.testing.assert_allclose(curves[0], curves[1], rtol=2e-3)
+
+
+def test_restarted_episodes_receive_no_bonus_and_teach_it_nothing():
+    run = training(RND(27, seed=1))
+    fresh = RND(27, seed=1)
+    warm_up(run)
+    collect(run)
+    agent = run.agent
+    agent.rollout.restarted[:, 1] = True
+    index = agent.build_windows()
+    raw, _ = agent.score(index)
+    expected = fresh.reward(index[torch.arange(ENVS * STEPS)]).view(STEPS, ENVS)
+    assert (raw[:, 1] == 0).all()
+    assert agent.bonus.steps == 2  # 24 windows in minibatches of at most 16
+    assert (raw[:, [0, 2, 3]] == expected[:, [0, 2, 3]]).any()  # those of the first
+    twin = training(RND(27, seed=1))
+    warm_up(twin)
+    collect(twin)
+    twin.agent.rollout.restarted[:, 1] = True
+    twin.agent.rollout.features[:, 1] = 100.0  # something that the bonus has never seen
+    twin.agent.score(twin.agent.build_windows())
+    assert_equal(twin.agent.bonus.state_dict(), agent.bonus.state_dict())
+
+
+def test_restarted_steps_of_an_episodic_bonus_are_worth_nothing():
+    run = training(E3B(27, action_dim=9))
+    warm_up(run)
+    collect(run)
+    run.agent.rollout.restarted[:, 1] = True
+    raw, _ = run.agent.score(run.agent.build_windows())
+    assert (raw[:, 1] == 0).all()
+    assert (raw[:, [0, 2, 3]] > 0).any()

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from mimex.agents.returns import EMA_RATE, ReturnScale, gae
+from mimex.agents.returns import EMA_RATE, ReturnScale, gae, normalize_advantages
 
 T, F = True, False
 
@@ -143,3 +143,12 @@ def test_a_saved_scale_goes_on_exactly_and_another_is_refused():
     assert torch.equal(one.var, other.var)
     with pytest.raises(ValueError, match="mean has shape"):
         ReturnScale(1).load_state_dict(one.state_dict())
+
+
+def test_two_groups_of_advantages_are_normalized_separately():
+    advantages = torch.tensor([1.0, 3.0, 100.0, 300.0])
+    groups = torch.tensor([False, False, True, True])
+    assert normalize_advantages(advantages, groups).tolist() == [-1.0, 1.0, -1.0, 1.0]
+    together = normalize_advantages(advantages)
+    assert together[:2].abs().max() < 0.9
+    torch.testing.assert_close(normalize_advantages(advantages, torch.ones(4) > 0), together)

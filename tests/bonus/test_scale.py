@@ -230,3 +230,14 @@ def test_bad_input_is_refused_with_step_and_environment():
     ]:
         with pytest.raises(ValueError, match=message):
             BonusScale(**arguments)
+
+
+def test_steps_without_a_score_leave_the_rms_alone():
+    scale, alone = BonusScale(), BonusScale()
+    scored = torch.tensor([[True, True, False]]).expand(70, 3)
+    bonus = torch.tensor([[2.0, 4.0, 0.0]]).expand(70, 3)
+    with_others = scale.combine(torch.zeros(70, 3), bonus, scored=scored)
+    only_scored = alone.combine(torch.zeros(70, 2), bonus[:, :2])
+    torch.testing.assert_close(with_others.intrinsic[:, :2], only_scored.intrinsic)
+    assert with_others.intrinsic[-1, 0] > 0
+    assert (with_others.intrinsic[:, 2] == 0).all()
