@@ -89,7 +89,7 @@ def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys
         path.unlink()
     code, said = continued(run, capsys)
     assert code == 0
-    assert "taking the best" in caplog.text
+    assert "using the best" in caplog.text
     step = Checkpoints(run / "checkpoints").best()[0]
     assert f"continuing from step {step:,}" in said
     assert len(rows(run)) == LONGER
@@ -109,7 +109,7 @@ def test_without_any_checkpoint_metrics_are_not_erased(run, what, capsys):
         (run / "checkpoints").mkdir()
     code, said = continued(run, capsys)
     assert code == 1
-    assert "no checkpoint to continue from" in said
+    assert "no checkpoint to resume from" in said
 
 
 @pytest.mark.parametrize("content", [None, "null", "[]", "3", "{"])
@@ -172,7 +172,7 @@ def test_links_in_a_folder_harm_nothing_outside(tmp_path, place, capsys):
     (run / place).symlink_to(target)
     assert main(command(run, 1)) == 1
     error = capsys.readouterr().err
-    assert f"{run / place} is a symbolic link" in error or f"{run} holds a run" in error
+    assert f"{run / place} is a symbolic link" in error or f"{run} contains a run" in error
     assert [path.read_text() for path in victim.iterdir()] == ["precious"]
 
 
@@ -326,7 +326,7 @@ def test_no_room_for_the_first_checkpoint_is_no_end(tmp_path, finished, agent, c
         assert "cannot write the checkpoint" in capsys.readouterr().err
     lost = rows(run)
     assert main(words) == 0
-    assert f"{len(lost)} rows are now in" in capsys.readouterr().out
+    assert f"{len(lost)} rows moved to" in capsys.readouterr().out
     assert rows(run)[: len(lost)] == lost
     assert agent == "drqv2" or rows(run) == rows(finished)
 

@@ -11,7 +11,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO, PPOSettings
 from mimex.envs.experts import expert_for
-from mimex.train.evaluate import evaluate, images, wilson
+from mimex.train.evaluate import evaluate, rollout_images, wilson
 
 
 def agent():
@@ -90,7 +90,7 @@ def test_a_task_that_reports_success_on_winning_alone_may_be_known_to_report_it(
 @pytest.mark.render
 def test_pictures_show_each_step_of_an_episode():
     env = reach(1, episode_steps=4, render_mode="rgb_array")
-    frames = list(images(env, agent(), seed=0))
+    frames = list(rollout_images(env, agent(), seed=0))
     env.close()
     assert len(frames) == 4
     assert frames[0].dtype == np.uint8

@@ -3,7 +3,7 @@ import torch
 
 from mimex import RND, MIMEx, Window
 from mimex.contracts import SHOWN_WINDOWS as WINDOWS
-from mimex.train.reconstructions import NUMBERS, reconstructions
+from mimex.train.novelty import MAX_FEATURES, reconstructions
 
 
 def windows(count=9, numbers=3):
@@ -39,10 +39,10 @@ def test_filming_changes_nothing():
 
 
 def test_of_many_numbers_those_that_differ_most_are_kept():
-    shown = windows(numbers=NUMBERS + 10)
+    shown = windows(numbers=MAX_FEATURES + 10)
     shown.features[..., 3:13] *= 1e-3
-    [film] = reconstructions(MIMEx(NUMBERS + 10, seed=1), {"first": shown})
-    assert film["numbers"].tolist() == [0, 1, 2, *range(13, NUMBERS + 10)]
+    [film] = reconstructions(MIMEx(MAX_FEATURES + 10, seed=1), {"first": shown})
+    assert film["numbers"].tolist() == [0, 1, 2, *range(13, MAX_FEATURES + 10)]
     torch.testing.assert_close(
         film["features"], shown.features[1 : 1 + WINDOWS, :, film["numbers"]]
     )

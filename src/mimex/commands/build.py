@@ -20,7 +20,7 @@ from mimex.train.coverage import FIRST_STATES
 from mimex.train.curriculum import Curriculum
 from mimex.train.episodes import Episodes
 from mimex.train.folder import RunFolder
-from mimex.train.novelty import Novelty, observes_numbers
+from mimex.train.novelty import Novelty, has_vector_observations
 from mimex.train.restarts import Restarts
 from mimex.train.runner import Training
 
@@ -45,7 +45,7 @@ def make_training(config: TrainConfig) -> Training:
     callbacks: dict[str, Callback] = {
         "episodes": Episodes(env.num_envs, agent.recent_episodes, frames_per_step(env))
     }
-    if isinstance(env.unwrapped, Located) or observes_numbers(env):
+    if isinstance(env.unwrapped, Located) or has_vector_observations(env):
         callbacks["novelty"] = Novelty(env, FIRST_STATES // agent.score_every)
     if config.curriculum:
         callbacks["curriculum"] = Curriculum(env, config.curriculum, config.curriculum_success)
@@ -112,7 +112,7 @@ def load_agent(run: Path, which: Which, trust_modules: Collection[str] = ()) -> 
     env = make_env(config, 1)
     policy = agent_class(config.agent).make_algorithm(config, env)
     env.close()
-    with checkpoints.fitting():
+    with checkpoints.loading():
         policy.load_state_dict(saved[1]["agent"]["algorithm"])
     return LoadedAgent(config, policy, step=saved[0])
 

@@ -22,7 +22,7 @@ from mimex.envs.catalog import NAMES
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 from mimex.track.video import ffmpeg, write_video
-from mimex.train.evaluate import Evaluation, images
+from mimex.train.evaluate import Evaluation, rollout_images
 
 UNKNOWN_FPS = 30
 """Of videos where environments do not say how fast they are."""
@@ -144,16 +144,16 @@ def play(
     ended: Callable[[Evaluation], None] = lambda outcome: None,
 ) -> None:
     """Plays episodes in one environment, then closes it; writes a video if it is drawn."""
-    frames = images(env, agent, seed=seed, episodes=episodes, ended=ended)
+    frames = rollout_images(env, agent, seed=seed, episodes=episodes, on_end=ended)
     most, video = episodes * episode_steps(env), bool(env.render_mode)
     title, unit = (f"-> {path}", "frames") if video else ("playing", "steps")
     try:
         with Display(most, title, unit=unit, console=Console(stderr=True)) as display:
             if video:
                 fps = env.metadata.get("render_fps", UNKNOWN_FPS)
-                write_video(path, display.over(frames), fps=fps)
+                write_video(path, display.track(frames), fps=fps)
             else:
-                deque(display.over(frames), maxlen=0)
+                deque(display.track(frames), maxlen=0)
     finally:
         env.close()
 

@@ -25,7 +25,7 @@ from mimex.study.plan import Plan, PlannedRun
 from mimex.study.plan_file import PLANS, copy_plan, find_plan
 from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
-from mimex.track.display import lasting_output
+from mimex.track.display import optional_stdout
 from mimex.train.folder import RunFolder
 from mimex.train.signals import StopRequest
 
@@ -113,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
     return action(tyro.cli(kind, args=arguments[1:], prog=f"mimex study {name}"))
 
 
-@lasting_output()
+@optional_stdout()
 def _run(config: RunConfig) -> int:
     plan, runs = config.runs()
     for checked in _first_seed(runs):

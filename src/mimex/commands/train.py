@@ -23,12 +23,13 @@ from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Rank
 from mimex.track import make_logger
-from mimex.track.display import Display, lasting_output
-from mimex.track.sinks import JSONLines, Logger, RunInfo, Sink
+from mimex.track.display import Display, optional_stdout
+from mimex.track.jsonl import JSONLines
+from mimex.track.loggers import Logger, Loggers, RunInfo
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder
 from mimex.train.novelty import remove_after
-from mimex.train.ranks import broadcast, own, size_of
+from mimex.train.ranks import broadcast, local_state, num_processes
 from mimex.train.runner import ROWS, UNFINISHED, Runner, Schedule, Training, Worker
 from mimex.train.signals import StopRequest
 
@@ -41,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     leave(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
 
 
-@lasting_output()
+@optional_stdout()
 def train(config: TrainConfig) -> int:
     """Trains to the end, or until Ctrl-C or SIGTERM; then the same call resumes.
 
@@ -66,7 +67,7 @@ def train(config: TrainConfig) -> int:
         saved = checkpoints.latest()
         loaded: list[str] = []
         if saved is not None:
-            with checkpoints.fitting():
+            with checkpoints.loading():
                 loaded = _load(config, training, saved[1])
         stack.enter_context(spawn(this))
         if this.size > 1:
@@ -78,9 +79,9 @@ def train(config: TrainConfig) -> int:
         notes += [*folder.claim(*settings), *loaded]
         if begun_with not in (None, config.horizon):
             notes.append(f"schedules run over {config.horizon} steps instead of {begun_with}")
-        checkpoints.redo_best()
+        checkpoints.repair()
         remove_after(folder.path, training.step)
-        logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
+        loggers = stack.enter_context(Loggers(_loggers(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
         unit = config.family.unit
         display = stack.enter_context(
@@ -94,7 +95,7 @@ def train(config: TrainConfig) -> int:
             folder,
             stop,
             checkpoints=checkpoints,
-            logger=logger,
+            loggers=loggers,
             display=display,
             eval_env=eval_env,
             eval_seed=seed_for(config, "evaluation"),
@@ -152,10 +153,10 @@ def _prepared(config: TrainConfig, this: Rank) -> Training:
 
 def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> list[str]:
     """Restores a run; returns notes for the user."""
-    before, now = size_of(state), processes.size()
+    before, now = num_processes(state), processes.size()
     if before != now:
         reseed(config, training, int(state["step"]))
-    goes_on = training.load_state_dict(own(state, training.without_environments()))
+    goes_on = training.load_state_dict(local_state(state, training.without_environments()))
     notes = [f"continuing from step {training.step:,}"]
     if before != now:
         notes.append(f"with {now} processes instead of {before}: new episodes, new random numbers")
@@ -166,7 +167,7 @@ def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> 
     return notes
 
 
-def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
+def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> list[Logger]:
     name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
     info = RunInfo(folder.path, name, config.track.project, step, config.to_dict())
     return [JSONLines(folder.metrics), *(make_logger(each, info) for each in config.track.loggers)]

@@ -195,7 +195,7 @@ class ScoringActor(Actor):
         checkpoints = Checkpoints(RunFolder(folder).checkpoints)
         saved = checkpoints.latest() if which == "latest" else checkpoints.best()
         assert saved is not None  # the algorithm's weights are from it
-        with checkpoints.fitting():
+        with checkpoints.loading():
             self._bonus.load_state_dict(saved[1]["agent"]["bonus"])
         self._tracker = WindowTracker(
             1,

@@ -16,7 +16,7 @@ from mimex.bonus import BONUSES
 from mimex.config import AGENTS
 from mimex.study.runs import Numbers, Run
 from mimex.study.statistics import final_value
-from mimex.train.flat import flat_settings
+from mimex.train.folder import flat_settings
 
 TaskScores = Mapping[str, Numbers]
 """Scores of one method by task ``(seeds,)``."""

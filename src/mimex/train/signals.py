@@ -1,4 +1,4 @@
-"""Stopping a run by a signal."""
+"""Stop requests by signals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mimex.nn import processes
 
 
 class StopRequest(ExitStack):
-    """Records Ctrl-C and SIGTERM, for a loop to check.
+    """Records SIGINT and SIGTERM, to be polled by a loop.
 
-    A second Ctrl-C interrupts at once. Only the main thread of a process may enter it.
+    A second Ctrl-C raises KeyboardInterrupt. Must be entered in the main thread.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class StopRequest(ExitStack):
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self.callback(signal.signal, number, signal.signal(number, self._note))
+            self.callback(signal.signal, number, signal.signal(number, self._handle))
         return self
 
     def __bool__(self) -> bool:
@@ -31,11 +31,11 @@ class StopRequest(ExitStack):
 
     @property
     def agreed(self) -> AgreedStop:
-        """True once any process of the run was asked to stop; all processes must evaluate it."""
+        """The request of any process of the run; evaluating it is a collective operation."""
         return AgreedStop(self)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        # Schedulers may send SIGTERM twice, to a process and to its group: that is no hurry.
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        # Schedulers may send SIGTERM twice, to a process and to its group.
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
@@ -43,10 +43,10 @@ class StopRequest(ExitStack):
 
 @dataclass(frozen=True)
 class AgreedStop:
-    """Whether any process was asked to stop; a collective operation.
+    """True once any process of the run was asked to stop.
 
     Attributes:
-        own: The request of this process; later also that of another one.
+        own: The request of this process, which is set to that of another one.
     """
 
     own: StopRequest

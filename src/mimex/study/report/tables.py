@@ -26,8 +26,8 @@ from mimex.study.statistics import (
     interval,
     probability_of_improvement,
 )
-from mimex.train.flat import flat_settings
-from mimex.train.health import WATCHED, diagnosis
+from mimex.train.folder import flat_settings
+from mimex.train.health import WATCHED, all_warnings
 
 EXTRA_METRICS = ("eval/return", "explore/coverage", "bonus/share")
 """Metrics with a column of their own next to the score."""
@@ -156,7 +156,7 @@ def warnings(runs: Sequence[Run]) -> list[list[dict[str, Any]]]:
             {name: float(x) for name, x in zip(columns, values, strict=True) if np.isfinite(x)}
             for values in zip(*columns.values(), strict=True)
         )
-        for step, message in diagnosis(rows):
+        for step, message in all_warnings(rows):
             kind = re.split("[:,]", message, maxsplit=1)[0]  # the rest has values of this run
             kinds.setdefault(kind, []).append({"run": run.name, "step": step, "message": message})
     return [*kinds.values()]
