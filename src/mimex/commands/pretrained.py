@@ -16,7 +16,7 @@ from gymnasium import spaces
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.config import TrainConfig, preset
 from mimex.config.families.base import merged
-from mimex.config.json import plain
+from mimex.config.json import to_json
 from mimex.envs.catalog import NAMES
 from mimex.files import read_object
 from mimex.policies import OBSERVATION, MLPPolicy, load_policy
@@ -87,7 +87,7 @@ def changed_world(config: TrainConfig) -> dict[str, Any]:
     """Settings of a task that differ from its own, as JSON can say them."""
     usual = vars(preset("cpu", task=config.task).world)
     changed = {key: value for key, value in vars(config.world).items() if value != usual[key]}
-    return {key: plain(value) for key, value in changed.items()}
+    return {key: to_json(value) for key, value in changed.items()}
 
 
 def _inputs(space: spaces.Space[Any]) -> dict[str, tuple[int, ...]]:
