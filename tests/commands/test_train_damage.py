@@ -91,7 +91,7 @@ def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys
     assert code == 0
     assert "using the best" in caplog.text
     step = Checkpoints(run / "checkpoints").best()[0]
-    assert f"continuing from step {step:,}" in said
+    assert f"resuming from step {step:,}" in said
     assert len(rows(run)) == LONGER
 
 

@@ -86,7 +86,7 @@ def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_pa
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "the same command continues" in output
+    assert "the same command resumes" in output
     assert main(command(stopped, total, *more)) == 0
     assert rows(stopped) == rows(straight)
 

@@ -61,7 +61,7 @@ class ExpertPolicy:
     def __init__(self, env):
         self.env, self.expert = env, expert_for("FrankaReach")(env)
 
-    def policy(self, observation, *, deterministic, step):
+    def policy(self, observation):
         return self.expert.act(self.env)
 
 
@@ -76,7 +76,7 @@ def test_successes_are_counted():
 class Still:
     """A policy that stays where it is."""
 
-    def policy(self, observation, *, deterministic, step):
+    def policy(self, observation):
         return np.zeros(len(observation), np.int64)
 
 

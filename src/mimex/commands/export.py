@@ -1,4 +1,4 @@
-"""`mimex export`: a run's policy as one small file, ONNX or safetensors, that needs no PyTorch."""
+"""`mimex export`: write a policy to an ONNX or safetensors file that needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from mimex.track.display import Display
 from mimex.train.evaluate import evaluate, wilson
 
 OPSET, IR_VERSION = 17, 8
-"""Of 2022, so that old runtimes on robots read it too; the graph needs nothing newer."""
+"""Versions of 2022, which older runtimes support."""
 
 ONNX_ACTIVATIONS = {"selu": "Selu", "elu": "Elu", "tanh": "Tanh", "relu": "Relu"}
 
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Write the deterministic policy of a PPO run to a file, from raw observation to action.
+    """Write the deterministic policy of a PPO run to a file.
 
-    Normalization and clipping are included. An .onnx file runs under onnxruntime and other
-    runtimes; a .safetensors file is for mimex.load_policy, with a model card (.json) beside it.
+    It maps raw observations to actions, with normalization and clipping. An .onnx file is for
+    onnxruntime and other runtimes; a .safetensors file with its model card (.json) is for
+    mimex.load_policy.
     """
 
     run: tyro.conf.Positional[Path]
-    """The run folder."""
+    """Run folder."""
     out: tyro.conf.Positional[Path]
     """The file to write: NAME.onnx or NAME.safetensors."""
     checkpoint: Which = "latest"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run."""
     episodes: int = 256
-    """Episodes to evaluate for the model card of a .safetensors file."""
+    """Number of evaluation episodes for the model card of a .safetensors file."""
     seed: int = 1_000_000
-    """Seed of these episodes."""
+    """Random seed of these episodes."""
     trust_modules: tuple[str, ...] = ()
     """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and exports."""
+    """Runs the command."""
     config = tyro.cli(ExportConfig, args=arguments, prog="mimex export")
     if config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
@@ -84,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 def pack(
     trained: TrainConfig, policy: MLPPolicy, path: Path, *, episodes: int, seed: int
 ) -> dict[str, Any]:
-    """Writes a policy and its model card, after an evaluation of what the file holds."""
+    """Evaluates a policy, and writes it with its model card."""
     env = make_env(trained, episodes)
     title = f"{episodes} episodes of {trained.title}"
     try:
@@ -106,14 +107,14 @@ def pack(
         "packed_by": __version__,
     }
     replace(policy, card=card).save(path)
-    load_policy(path)  # what cannot be read back is an error here, not with whoever uses it
+    load_policy(path)  # raises an error now if the file cannot be read back
     return card
 
 
 def onnx_model(policy: MLPPolicy) -> Any:
-    """A policy as an ONNX model: float32 observations ``(batch, ...)`` to actions.
+    """Returns an ONNX model from float32 observations ``(batch, ...)`` to actions.
 
-    Its metadata has the model card as JSON.
+    Its metadata contains the model card as JSON.
     """
     onnx = _require_onnx()
     from onnx import TensorProto, helper, numpy_helper

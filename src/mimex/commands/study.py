@@ -1,4 +1,4 @@
-"""`mimex study`: experiments with many runs, from a plan to figures and a report."""
+"""`mimex study`: run a set of experiments, then draw figures and write a report."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ListConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and runs a subcommand."""
+    """Runs the command."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: mimex study {run,show,list,init} ... (see --help of each)\n")
         print("\n".join(f"  {name:6}{kind.__doc__}" for name, (kind, _) in _ACTIONS.items()))
@@ -152,7 +152,7 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
                 make_bonus(configs[-1], feature_dim=8, action_dim=2)
                 make_scale(configs[-1], discount=0.99)
             except ValueError as error:
-                raise ValueError(f"the run {run.name} cannot be made: {error}") from error
+                raise ValueError(f"the run {run.name} is invalid: {error}") from error
     return configs
 
 

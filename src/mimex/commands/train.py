@@ -1,4 +1,4 @@
-"""`mimex train`: one run, from its beginning or from where it stopped."""
+"""`mimex train`: start or resume a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mimex.commands.build import make_env, make_training, reseed
 from mimex.commands.processes import (
     LOST,
     choose_device,
+    exit_now,
     init_other,
-    leave,
-    rank_of_this,
+    own_rank,
     spawn,
     with_rank,
 )
@@ -35,19 +35,19 @@ from mimex.train.signals import StopRequest
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and trains; or trains with the process that has read it."""
-    this = rank_of_this()
+    """Runs the command, in any process of the run."""
+    this = own_rank()
     if this is None:
         return train(parse(arguments).checked())
-    leave(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
+    exit_now(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
 
 
 @optional_stdout()
 def train(config: TrainConfig) -> int:
-    """Trains to the end, or until Ctrl-C or SIGTERM; then the same call resumes.
+    """Trains to the last step, or until Ctrl-C or SIGTERM; the same call then resumes.
 
     Returns:
-        0 at the end, and 128 plus its number after a signal.
+        0 at the end, 128 plus the signal number after a signal.
     """
     config, this = with_rank(config)
     with ExitStack() as stack:
@@ -57,11 +57,11 @@ def train(config: TrainConfig) -> int:
         checkpoints = Checkpoints(folder.checkpoints)
         begun_with = (folder.config or {}).get("horizon")
         config = config.continuing(folder.config)
-        training = _prepared(config, this)
+        training = _make_training(config, this)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
-        # What makes no run, or cannot be continued, leaves no trace: the folder is claimed last.
+        # The folder is changed only after everything that may fail.
         settings = config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict()
         folder.check(*settings)
         saved = checkpoints.latest()
@@ -78,7 +78,7 @@ def train(config: TrainConfig) -> int:
         )
         notes += [*folder.claim(*settings), *loaded]
         if begun_with not in (None, config.horizon):
-            notes.append(f"schedules run over {config.horizon} steps instead of {begun_with}")
+            notes.append(f"schedules have a horizon of {config.horizon} instead of {begun_with}")
         checkpoints.repair()
         remove_after(folder.path, training.step)
         loggers = stack.enter_context(Loggers(_loggers(config, folder, training.step)))
@@ -105,7 +105,7 @@ def train(config: TrainConfig) -> int:
         if stop.signal is not None:
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
-                "command continues"
+                "command resumes"
             )
             return 128 + stop.signal
         if runner.futile:
@@ -113,12 +113,12 @@ def train(config: TrainConfig) -> int:
                 f"gave up: no positive reward in the first {config.futility:.0%} of the steps "
                 "(--futility)"
             )
-        display.note(f"done: {training.step:,} steps in {folder.path}")
+        display.note(f"done: {training.step:,} {unit} in {folder.path}")
     return 0
 
 
 def follow(this: Rank) -> int:
-    """Trains in step with the first process, which sends the settings and ends the run."""
+    """Trains in sync with rank 0, which sends the settings and ends the run."""
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         stack.enter_context(processes.at(this))
@@ -126,14 +126,14 @@ def follow(this: Rank) -> int:
             init_other()
             sent = broadcast(None)
             config, state = TrainConfig.from_dict(sent["config"]).checked(), sent["state"]
-            training = _prepared(config, this)
+            training = _make_training(config, this)
             stack.callback(training.env.close)
             if state is not None:
                 _load(config, training, state)
             worker = Worker(training, _schedule(config), config.folder, stop)
             worker.follow((state or {}).get(UNFINISHED, []))
         except (LostProcessError, KeyboardInterrupt):
-            return LOST  # the first process reports it
+            return LOST  # rank 0 reports it
     return 0
 
 
@@ -142,8 +142,8 @@ def _schedule(config: TrainConfig) -> Schedule:
     return Schedule(config.steps, *every, futility=config.futility)
 
 
-def _prepared(config: TrainConfig, this: Rank) -> Training:
-    """This process's share of a new run."""
+def _make_training(config: TrainConfig, this: Rank) -> Training:
+    """Creates this process's part of the run, on its device and threads."""
     keep_memory()
     choose_device(config, this)
     threads = config.threads or max(1, available_cores() // this.local_size)
@@ -156,18 +156,16 @@ def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> 
     before, now = num_processes(state), processes.size()
     if before != now:
         reseed(config, training, int(state["step"]))
-    goes_on = training.load_state_dict(local_state(state, training.without_environments()))
-    notes = [f"continuing from step {training.step:,}"]
+    continues = training.load_state_dict(local_state(state, training.without_environments()))
+    notes = [f"resuming from step {training.step:,}"]
     if before != now:
-        notes.append(f"with {now} processes instead of {before}: new episodes, new random numbers")
-    elif not goes_on:
-        notes.append(
-            f"with new episodes: {config.task} or its buffer could not save those that ran"
-        )
+        notes.append(f"with {now} processes instead of {before}: new episodes and random numbers")
+    elif not continues:
+        notes.append(f"with new episodes: {config.task} or its buffer cannot save running ones")
     return notes
 
 
 def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> list[Logger]:
-    name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
+    name = "-".join(folder.path.resolve().parts[-2:])  # distinguishes a/seed0 from b/seed0
     info = RunInfo(folder.path, name, config.track.project, step, config.to_dict())
     return [JSONLines(folder.metrics), *(make_logger(each, info) for each in config.track.loggers)]

@@ -69,14 +69,12 @@ class PlannedRun:
             with redirect_stderr(output), redirect_stdout(output):
                 return parse(self.arguments).checked()
         except ValueError as error:
-            raise ValueError(f"the run {self.name} cannot be made: {error}") from error
+            raise ValueError(f"the run {self.name} is invalid: {error}") from error
         except SystemExit as error:  # tyro prints its error in a box, and exits
             lines = [line.strip() for line in output.getvalue().splitlines()]
             reason = "; ".join([line for line in lines if line.strip("- ")][1:4])
             names = ", ".join(self.settings)
-            raise ValueError(
-                f"the run {self.name} cannot be made with {names}: {reason}"
-            ) from error
+            raise ValueError(f"the run {self.name} is invalid with {names}: {reason}") from error
 
 
 @dataclass(frozen=True)

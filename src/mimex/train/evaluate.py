@@ -51,19 +51,15 @@ def evaluate(
     agent: Policy,
     *,
     seed: int,
-    deterministic: bool = True,
-    step: int = 0,
     reports_success: bool = False,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Evaluation:
-    """Runs one episode in each environment.
+    """Runs one episode in each environment, with deterministic actions.
 
     Args:
         env: Environments with automatic resets.
         agent: The policy.
         seed: Seed of the initial states.
-        deterministic: Without exploration noise; otherwise sampled.
-        step: Agent steps so far, for noise with a schedule.
         reports_success: The task reports success: an episode without a report has failed.
         progress: Called with the number of steps after each step.
     """
@@ -72,7 +68,7 @@ def evaluate(
     success: NDArray[np.bool_] | None = np.zeros(env.num_envs, bool) if reports_success else None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
-        actions = agent.policy(observation, deterministic=deterministic, step=step)
+        actions = agent.policy(observation)
         observation, rewards, terminated, truncated, info = env.step(actions)
         ended = running & (terminated | truncated)
         returns += rewards * running
