@@ -255,7 +255,7 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
         ("gym/Pendulum-v1", {"ppo": "cpu", "drqv2": "cpu"}),
     ],
 )
-def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(task, names):
+def test_from_state_and_small_images_every_agent_has_the_default_bonuses(task, names):
     for agent, name in names.items():
         ours = preset(name, None, task, agent)
         assert ours.mimex.normalize == (agent == "drqv2")  # PPO normalizes what it sees itself
@@ -272,7 +272,7 @@ def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(ta
     ("name", "observation", "size"),
     [("cpu", "pixels", PAPER), ("paper", "pixels", RELEASED), ("paper", "state", RELEASED)],
 )
-def test_drqv2_from_pictures_and_as_published_has_the_published_bonuses(name, observation, size):
+def test_drqv2_from_images_and_as_published_has_the_published_bonuses(name, observation, size):
     chosen = preset(name, observation, "dmc/cartpole_swingup")
     assert (chosen.mimex.size, chosen.mimex.lr, chosen.rnd.lr) == (size, 1e-4, 1e-3)
     assert chosen.pseudocount.lr == chosen.disagreement.lr == 1e-3
@@ -381,7 +381,7 @@ def test_a_curriculum_is_evaluated_by_its_last_reward():
     assert (config.reward, config.curriculum) == ("sparser", ("dense", "sparse", "sparser"))
 
 
-def test_an_agent_other_than_the_usual_has_numbers_of_its_own():
+def test_an_agent_other_than_the_default_has_its_own_settings():
     usual, other = (
         preset("cpu", task="FrankaReach"),
         preset("cpu", task="FrankaReach", agent="drqv2"),
@@ -484,7 +484,7 @@ def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper
     assert (theirs.lr, theirs.size) == (1e-4, RELEASED)
 
 
-def test_a_variant_has_its_settings_and_what_is_said_counts():
+def test_a_variant_has_its_settings_and_flags_override_them():
     variant = parse(["KukaReachLeft"])
     assert variant.world.goal_offset == (0.0, 0.4, 0.4)
     assert variant.world.episode_steps == 100

@@ -4,7 +4,7 @@ import shlex
 import pytest
 
 from mimex.cli import main
-from mimex.study.plan_file import PLANS
+from mimex.study.plan import PLANS
 
 TINY = """
 tasks = ["FrankaReach"]

@@ -128,7 +128,7 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch"])
-def test_ctrl_c_while_everything_is_imported_is_told_in_a_line(tmp_path, module):
+def test_ctrl_c_during_imports_is_reported_in_one_line(tmp_path, module):
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "mimex.cli", *command(tmp_path / "run", 1)],
         stdout=subprocess.DEVNULL,
@@ -209,7 +209,7 @@ def test_a_folder_in_use_is_refused(tmp_path, capsys):
         process.communicate()
 
 
-def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):
+def test_values_that_are_not_finite_stop_the_run_and_are_saved(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(command(run, 50, "--ppo.lr", "1e30")) == 1
     error = capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_pat
     assert set(evidence["state"]["agent"]) >= {"algorithm", "bonus", "scale"}
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, caplog):
     run = tmp_path / "run"
     assert main(command(run, 6)) == 0
     newest = max((run / "checkpoints").glob("step_*"))

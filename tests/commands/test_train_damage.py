@@ -58,7 +58,7 @@ def test_a_garbage_line_costs_no_row(run, capsys):
     ]
 
 
-def test_missing_rows_are_told(run, capsys):
+def test_missing_rows_are_reported(run, capsys):
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:-2]))
     code, said = continued(run, capsys)
@@ -84,7 +84,7 @@ def test_metrics_reach_the_disk_before_the_checkpoint_that_counts_on_them(tmp_pa
         assert (str(run / "metrics.jsonl"), synced[place][1]) in synced[:place]
 
 
-def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys, caplog):
+def test_without_the_last_checkpoints_the_best_is_resumed_with_a_note(run, capsys, caplog):
     for path in (run / "checkpoints").glob("step_*"):
         path.unlink()
     code, said = continued(run, capsys)
@@ -207,7 +207,7 @@ def test_a_run_that_is_not_continued_keeps_the_rows_after_its_checkpoint(run, ca
     assert len(rows(run)) == UPDATES
 
 
-def test_when_all_checkpoints_are_damaged_it_is_said_in_a_line(run, capsys):
+def test_when_all_checkpoints_are_damaged_one_line_says_so(run, capsys):
     damaged(run, lambda path: path.write_bytes(path.read_bytes()[:-9]))
     code, said = continued(run, capsys)
     assert code == 1
@@ -294,7 +294,7 @@ def test_a_file_cannot_give_orders_to_the_terminal(run, capsys):
     assert not {"\x1b", "\x07"} & {*said}
 
 
-def test_other_versions_than_at_the_start_are_told(run, capsys):
+def test_other_versions_than_at_the_start_are_reported(run, capsys):
     about = json.loads((run / "about.json").read_text())
     about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}
     (run / "about.json").write_text(json.dumps(about))

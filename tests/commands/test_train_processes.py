@@ -178,7 +178,7 @@ def test_an_evaluation_that_is_given_up_is_made_again(straight, tmp_path, stops_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 4)])
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after):
+def test_a_run_resumes_with_another_number_of_processes(tmp_path, before, after):
     run = tmp_path / "run"
     train_together(command(run, 4, processes=before), before)
     step, state = saved(run)
@@ -265,7 +265,7 @@ def test_torchrun_and_another_number_of_processes_are_refused(tmp_path, capsys, 
     for name, value in {**told, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
     assert main(command(tmp_path / "run", 1, processes=4)) == 1
-    assert "torchrun has started 2: leave --processes out" in capsys.readouterr().err
+    assert "torchrun has 2: leave it out" in capsys.readouterr().err
 
 
 def test_a_started_process_knows_its_place_and_ends_without_the_first(monkeypatch):

@@ -4,8 +4,7 @@ import shutil
 import pytest
 
 from mimex.study.folder import StudyFolder
-from mimex.study.plan import PlannedRun
-from mimex.study.plan_file import find_plan
+from mimex.study.plan import PlannedRun, find_plan
 from mimex.train.checkpoint import Checkpoints
 
 PLAN = find_plan("ablations")

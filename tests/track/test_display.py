@@ -41,7 +41,7 @@ def test_without_a_terminal_there_are_plain_lines_with_the_headlines():
     assert "\x1b" not in output.getvalue()
 
 
-def test_plain_lines_are_few_and_the_last_update_is_always_told():
+def test_plain_lines_are_few_and_the_last_update_is_always_printed():
     output, console = screen(terminal=False)
     with Display(1000, "x", plain_every=3600, console=console) as display:
         for step in range(100, 1001, 100):

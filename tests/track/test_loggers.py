@@ -35,7 +35,7 @@ def test_each_row_is_one_line_that_is_there_at_once(tmp_path):
     assert rows[2]["a"] == 0.1 + 0.2
 
 
-def test_numbers_that_json_does_not_know_become_null(tmp_path):
+def test_values_that_are_not_finite_become_null(tmp_path):
     sink = JSONLines(tmp_path / "x")
     sink.write(1, {"nan": float("nan"), "inf": float("inf"), "fine": 2.0})
     sink.close()

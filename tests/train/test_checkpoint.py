@@ -227,7 +227,7 @@ def test_without_the_last_ones_the_best_is_taken_with_a_message(tmp_path, caplog
     assert Checkpoints(tmp_path).latest()[0] == 2
 
 
-def test_a_file_of_another_format_is_neither_passed_over_nor_removed(tmp_path):
+def test_a_file_of_another_format_is_neither_skipped_nor_removed(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, state_of(1))
     later = json.dumps({"format": 99})
@@ -257,7 +257,7 @@ def test_a_shape_beyond_all_memory_is_damage(tmp_path, shape):
 
 
 @pytest.mark.parametrize("step", [float("inf"), float("nan"), -1, 10**400, 2**63, "x", None])
-def test_a_step_that_is_none_is_passed_over(tmp_path, step, caplog):
+def test_a_step_that_is_none_is_skipped(tmp_path, step, caplog):
     Checkpoints(tmp_path).save(1, state_of(1))
     whole = {"mimex": "0", "step": step, "score": None, "state": state_of(2)}
     save(tmp_path / "step_000000000002.safetensors", whole)

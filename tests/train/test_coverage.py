@@ -17,7 +17,7 @@ def test_cells_count_once_and_outside_not_at_all():
     assert coverage.fraction == pytest.approx(2 / CELLS)
 
 
-def test_a_saved_coverage_goes_on():
+def test_a_saved_coverage_is_restored():
     one, other = Coverage(), Coverage()
     one.visit(np.array([[0.5, 0.0, 0.5]]))
     other.load_state_dict(one.state_dict())

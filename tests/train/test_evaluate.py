@@ -49,7 +49,7 @@ def test_each_environment_counts_with_its_first_episode():
     assert (result.episodes, result.mean_steps, result.mean_return) == (3, 10.0, 0.0)
 
 
-def test_progress_is_told_after_each_step():
+def test_progress_is_reported_after_each_step():
     made = []
     evaluate(reach(3, episode_steps=10), agent(), seed=1, progress=made.append)
     assert made == list(range(1, 11))
@@ -88,7 +88,7 @@ def test_a_task_that_reports_success_on_winning_alone_may_be_known_to_report_it(
 
 
 @pytest.mark.render
-def test_pictures_show_each_step_of_an_episode():
+def test_images_show_each_step_of_an_episode():
     env = reach(1, episode_steps=4, render_mode="rgb_array")
     frames = list(rollout_images(env, agent(), seed=0))
     env.close()

@@ -207,14 +207,14 @@ def test_a_row_that_lost_its_newline_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(("cut", "lost"), [(10, 1), (30, 2), (60, 3), (1000, 4)])
-def test_rows_that_are_missing_up_to_the_checkpoint_are_told(tmp_path, cut, lost):
+def test_rows_that_are_missing_up_to_the_checkpoint_are_reported(tmp_path, cut, lost):
     text, notes = restored(tmp_path, "".join(ROWS)[:-cut], 30, 4)
     assert text == "".join(ROWS[: 4 - lost])
     assert f"metrics.jsonl lacks {lost} rows up to step 30" in notes[0]
 
 
 @pytest.mark.parametrize("rows", [4, None])
-def test_metrics_that_are_gone_are_told(tmp_path, rows):
+def test_metrics_that_are_gone_are_reported(tmp_path, rows):
     notes = RunFolder(tmp_path).restore_metrics((30, rows), first_save=100)
     assert "metrics.jsonl lacks" in notes[0]
     assert list(tmp_path.iterdir()) == []

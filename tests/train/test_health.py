@@ -37,7 +37,7 @@ def said(*changes, first=WELL):
     return words
 
 
-def test_where_all_is_well_nothing_is_said():
+def test_healthy_training_has_no_warnings():
     assert said({"ppo/approx_kl": 0.005, "ppo/std": 0.3, "train/episode_steps": 300.0}) == []
 
 
@@ -100,7 +100,7 @@ def test_one_bad_update_is_no_alarm():
     assert [words for row in rows for words in health.check(row)] == []
 
 
-def test_episodes_that_get_short_at_once_are_told_of():
+def test_episodes_that_get_short_at_once_are_reported():
     """As on sparse FrankaReach with 512 environments: 61 steps at best, 19 after 20 updates."""
     lengths = [15.0, 35.0, 50.0, 60.0, 61.0, 61.0, 60.0, 58.0, *range(55, 20, -3), *[19.0] * 8]
     health = Health()
@@ -151,11 +151,11 @@ def alarms(rows, most):
 
 
 @pytest.mark.slow
-def test_a_real_agent_that_ends_its_episodes_is_told_of():
+def test_a_real_agent_that_ends_its_episodes_is_reported():
     rows = run(lr_schedule="adaptive", normalize_values=True, clip_per_network=True, clip=0.2)
     assert any("episodes have become shorter" in words for words in alarms(rows, 400))
 
 
-def test_a_real_policy_that_stands_still_is_told_of():
+def test_a_real_policy_that_does_not_change_is_reported():
     (words, *_) = alarms(run(lr=1e-9), 2 * RECENT)
     assert "stopped changing" in words

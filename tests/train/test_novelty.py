@@ -66,7 +66,7 @@ def test_nothing_is_lost_before_the_principal_axes_are_known():
 
 
 @pytest.mark.parametrize("saved_after", [100, FIRST_STATES + 50])
-def test_a_saved_map_goes_on_exactly(tmp_path, saved_after):
+def test_a_saved_map_continues_exactly(tmp_path, saved_after):
     rng = np.random.default_rng(3)
     states, bonus = rng.normal(size=(FIRST_STATES + 500, 4)), rng.uniform(size=FIRST_STATES + 500)
     straight, first = NoveltyMap(PrincipalPlane()), NoveltyMap(PrincipalPlane())

@@ -21,8 +21,7 @@ from mimex.files import printable
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
 from mimex.study.folder import StudyFolder
-from mimex.study.plan import Plan, PlannedRun
-from mimex.study.plan_file import PLANS, copy_plan, find_plan
+from mimex.study.plan import PLANS, Plan, PlannedRun, copy_plan, find_plan
 from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
 from mimex.track.display import optional_stdout

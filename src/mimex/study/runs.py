@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mimex.files import read_object, read_own
 
-Numbers = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 MAX_STEP = 2**63
@@ -36,7 +36,7 @@ class Run:
     path: Path
     config: dict[str, Any]
     about: dict[str, Any]
-    columns: dict[str, Numbers]
+    columns: dict[str, Floats]
 
     @property
     def task(self) -> str:
@@ -57,7 +57,7 @@ class Run:
         futile = gave_up is not None and gave_up[-1] == 1.0
         return bool(futile or steps[-1] >= self.config.get("steps", 0))
 
-    def curve(self, metric: str) -> tuple[Numbers, Numbers]:
+    def curve(self, metric: str) -> tuple[Floats, Floats]:
         """Returns the steps at which a metric was logged, and its values; both may be empty."""
         values = self.columns.get(metric, np.empty(0))
         logged = np.isfinite(values)
@@ -114,7 +114,7 @@ def find_runs(paths: Iterable[Path | str]) -> list[Run]:
     return [load_run(folder) for folder in folders.values()]
 
 
-def read_columns(text: bytes) -> dict[str, Numbers]:
+def read_columns(text: bytes) -> dict[str, Floats]:
     """Returns the metrics of JSON lines by name ``(rows,)``, NaN where a row lacks one or has null.
 
     Lines that are not rows, such as a half-written last one, are skipped.

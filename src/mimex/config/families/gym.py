@@ -144,7 +144,7 @@ def _same_step(env: VectorEnv[Any, Any, Any], task: str) -> VectorEnv[Any, Any, 
     env.close()
     found = "not in its metadata" if mode is None else getattr(mode, "name", repr(mode))
     raise ValueError(
-        f"{task} has only vector environments with autoreset_mode {found}, but training needs "
+        f"{task} has only vector environments, whose autoreset_mode is {found}, but training needs "
         "SAME_STEP (with final_obs): register the single environment (entry_point) too, or use "
         "SAME_STEP"
     )

@@ -19,7 +19,7 @@ from mimex.study.groups import (
     comparable,
     final_scores,
 )
-from mimex.study.runs import Numbers, Run
+from mimex.study.runs import Floats, Run
 from mimex.study.statistics import (
     Estimate,
     area_under_curve,
@@ -63,11 +63,11 @@ def overview(groups: Sequence[Group], score: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _of(scores: Mapping[str, TaskScores], group: Group) -> Numbers:
+def _of(scores: Mapping[str, TaskScores], group: Group) -> Floats:
     return scores.get(group.label, {}).get(group.task, np.empty(0))
 
 
-def estimate(values: Numbers, metric: str) -> dict[str, float] | None:
+def estimate(values: Floats, metric: str) -> dict[str, float] | None:
     """Returns a mean, with its interval if there are two values or more; None without values."""
     if len(values) < 2:
         return {"value": float(values[0])} if len(values) else None
