@@ -71,34 +71,6 @@ class DemosConfig:
     """Id of the dataset; by default mimex/TASK/expert-v0 (or policy-v0, pretrained-v0)."""
 
 
-@dataclass(frozen=True)
-class Episode:
-    """An episode of T steps.
-
-    Attributes:
-        seed: Its random seed.
-        observations: ``(T + 1, ...)``, or a dict of such arrays.
-        actions: ``(T, A)``.
-        rewards: ``(T,)``.
-        terminations: ``(T,)``.
-        truncations: ``(T,)``.
-        successes: ``(T + 1,)``.
-    """
-
-    seed: int
-    observations: Any
-    actions: NDArray[Any]
-    rewards: NDArray[Any]
-    terminations: NDArray[np.bool_]
-    truncations: NDArray[np.bool_]
-    successes: NDArray[np.bool_]
-
-    @property
-    def success(self) -> bool:
-        """Whether the episode ended in success."""
-        return bool(self.successes[-1])
-
-
 def run(arguments: Sequence[str]) -> int:
     """Runs the command."""
     config = tyro.cli(DemosConfig, args=arguments, prog="mimex demos")
@@ -190,8 +162,6 @@ def _record(
     config: DemosConfig, env: VectorEnv[Any, Any, Any], policy: Policy, storage: Any
 ) -> int:
     """Writes episodes to a dataset; returns the number of successful ones."""
-    from minari.data_collector import EpisodeBuffer
-
     seed, written, tried, successes = config.seed, 0, 0, 0
     title = f"{config.episodes} episodes of {config.task} -> {storage.metadata['dataset_id']}"
     console = Console(stderr=True)
@@ -204,30 +174,22 @@ def _record(
                     "better policy"
                 )
             seeds = range(seed, seed + env.num_envs)
-            new = [e for e in episodes(env, policy, seeds) if e.success or not config.only_success]
+            new = list(episodes(env, policy, seeds))
+            if config.only_success:
+                new = [episode for episode in new if episode.infos["success"][-1]]
             new = new[: config.episodes - written]
-            storage.update_episodes(
-                EpisodeBuffer(
-                    seed=episode.seed,
-                    observations=episode.observations,
-                    actions=episode.actions,
-                    rewards=episode.rewards,
-                    terminations=episode.terminations,
-                    truncations=episode.truncations,
-                    infos={"success": episode.successes},
-                )
-                for episode in new
-            )
+            storage.update_episodes(new)
+            written += len(new)
+            successes += sum(bool(episode.infos["success"][-1]) for episode in new)
             seed, tried = seed + env.num_envs, tried + env.num_envs
-            written, successes = written + len(new), successes + sum(e.success for e in new)
             display.update(written, {"eval/success": successes / max(written, 1)})
     return successes
 
 
-def episodes(
-    env: VectorEnv[Any, Any, Any], policy: Policy, seeds: Sequence[int]
-) -> Iterator[Episode]:
-    """Yields one episode per environment, in the order of seeds."""
+def episodes(env: VectorEnv[Any, Any, Any], policy: Policy, seeds: Sequence[int]) -> Iterator[Any]:
+    """Yields one episode per environment, in the order of seeds, as Minari's ``EpisodeBuffer``."""
+    from minari.data_collector import EpisodeBuffer
+
     count, dtype = env.num_envs, env.single_action_space.dtype
     observation, _ = env.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each
     observations, steps = [deepcopy(observation)], list[tuple[NDArray[Any], ...]]()
@@ -248,8 +210,15 @@ def episodes(
     for row, (seed, length) in enumerate(zip(seeds, lengths.tolist(), strict=True)):
         actions, rewards, terminated, truncated, success = (x[:length, row] for x in columns)
         observed = _stack([*(_row(each, row) for each in observations[:length]), finals[row]])
-        success = np.append(False, success)
-        yield Episode(seed, observed, actions, rewards, terminated, truncated, success)
+        yield EpisodeBuffer(
+            seed=seed,
+            observations=observed,
+            actions=actions,
+            rewards=rewards,
+            terminations=terminated,
+            truncations=truncated,
+            infos={"success": np.append(False, success)},
+        )
 
 
 def _row(observation: Any, row: int) -> Any:

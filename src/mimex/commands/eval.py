@@ -12,11 +12,11 @@ from rich.console import Console
 from mimex.commands.build import Which, load_agent, make_env
 from mimex.commands.play import make_rendered_env, play
 from mimex.commands.pretrained import load_pretrained
-from mimex.config import family_of
-from mimex.contracts import episode_steps
+from mimex.config import TrainConfig, family_of
+from mimex.contracts import Policy, episode_steps
 from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
-from mimex.train.evaluate import evaluate, wilson
+from mimex.train.evaluate import Evaluation, evaluate
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,12 @@ def run(arguments: Sequence[str]) -> int:
         if config.pretrained
         else load_agent(config.run, config.checkpoint, config.trust_modules)
     )
-    env = make_env(trained, config.episodes or family_of(trained.task).eval_episodes)
-    title = f"{env.num_envs} episodes of {trained.title}"
-    try:
-        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
-            result = evaluate(env, policy, seed=config.seed, progress=display.advance)
-    finally:
-        env.close()
+    episodes = config.episodes or family_of(trained.task).eval_episodes
+    result = evaluate_with_progress(trained, policy, episodes, config.seed)
     console = Console(highlight=False, markup=False)
     console.print(f"{trained.title}, step {step:,}")
     if result.successes is not None:
-        low, high = wilson(result.successes, result.episodes)
-        console.print(
-            f"success {result.score:.1%} (95 % interval {low:.1%} to {high:.1%}, "
-            f"{result.successes} of {result.episodes} episodes)"
-        )
+        console.print(success_line(result))
     console.print(
         f"return  {result.mean_return:.2f} over {result.episodes} episodes of "
         f"{result.mean_steps:.0f} steps"
@@ -73,3 +64,25 @@ def run(arguments: Sequence[str]) -> int:
         play(make_rendered_env(trained), policy, config.video, seed=config.seed, episodes=1)
         console.print(f"video   {config.video}")
     return 0
+
+
+def evaluate_with_progress(
+    config: TrainConfig, policy: Policy, episodes: int, seed: int
+) -> Evaluation:
+    """Evaluates a policy, with the progress on standard error."""
+    env = make_env(config, episodes)
+    title = f"{episodes} episodes of {config.title}"
+    try:
+        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
+            return evaluate(env, policy, seed=seed, progress=display.advance)
+    finally:
+        env.close()
+
+
+def success_line(result: Evaluation) -> str:
+    """Describes the success rate of an evaluation and its interval."""
+    rate, low, high = (result.metrics()[f"eval/success{x}"] for x in ("", "_low", "_high"))
+    return (
+        f"success {rate:.1%} (95 % interval {low:.1%} to {high:.1%}, {result.successes} of "
+        f"{result.episodes} episodes)"
+    )

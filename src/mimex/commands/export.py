@@ -13,15 +13,13 @@ import tyro
 from rich.console import Console
 
 from mimex import __version__
-from mimex.commands.build import Which, make_env
+from mimex.commands.build import Which
+from mimex.commands.eval import evaluate_with_progress, success_line
 from mimex.commands.pretrained import policy_of_run
-from mimex.config import TrainConfig
-from mimex.contracts import episode_steps
 from mimex.files import replacing
 from mimex.nn.parallel import use_workers
 from mimex.policies import SUFFIX, MLPPolicy, card_path, load_policy
-from mimex.track.display import Display
-from mimex.train.evaluate import evaluate, wilson
+from mimex.train.evaluate import Evaluation
 
 OPSET, IR_VERSION = 17, 8
 """Versions of 2022, which older runtimes support."""
@@ -69,12 +67,10 @@ def run(arguments: Sequence[str]) -> int:
             aside.write_bytes(content)
     else:
         trained, policy, step = policy_of_run(config.run, config.checkpoint, config.trust_modules)
-        card = pack(trained, policy, config.out, episodes=config.episodes, seed=config.seed)
-        if (success := card["success"]) is not None:
-            console.print(
-                f"success {success['rate']:.1%} (95 % interval {success['low']:.1%} to "
-                f"{success['high']:.1%}, {success['successes']} of {card['episodes']} episodes)"
-            )
+        result = evaluate_with_progress(trained, policy.rounded(), config.episodes, config.seed)
+        save_with_card(policy, config.out, result, config.seed)
+        if result.successes is not None:
+            console.print(success_line(result))
         console.print(f"card    {card_path(config.out)}")
     console.print(
         f"policy  {config.out} ({config.out.stat().st_size / 1000:.0f} kB, step {step:,})"
@@ -82,25 +78,15 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def pack(
-    trained: TrainConfig, policy: MLPPolicy, path: Path, *, episodes: int, seed: int
-) -> dict[str, Any]:
-    """Evaluates a policy, and writes it with its model card."""
-    env = make_env(trained, episodes)
-    title = f"{episodes} episodes of {trained.title}"
-    try:
-        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
-            result = evaluate(env, policy.rounded(), seed=seed, progress=display.advance)
-    finally:
-        env.close()
-    success = None
+def save_with_card(policy: MLPPolicy, path: Path, result: Evaluation, seed: int) -> None:
+    """Writes a policy and its model card, with the results of an evaluation."""
+    metrics, success = result.metrics(), None
     if result.successes is not None:
-        low, high = wilson(result.successes, episodes)
-        rate = result.successes / episodes
-        success = {"successes": result.successes, "rate": rate, "low": low, "high": high}
+        names = {"rate": "eval/success", "low": "eval/success_low", "high": "eval/success_high"}
+        success = {"successes": result.successes} | {key: metrics[x] for key, x in names.items()}
     card = {
         **policy.card,
-        "episodes": episodes,
+        "episodes": result.episodes,
         "episodes_seed": seed,
         "success": success,
         "return": result.mean_return,
@@ -108,7 +94,6 @@ def pack(
     }
     replace(policy, card=card).save(path)
     load_policy(path)  # raises an error now if the file cannot be read back
-    return card
 
 
 def onnx_model(policy: MLPPolicy) -> Any:

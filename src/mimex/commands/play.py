@@ -161,14 +161,7 @@ def play(
 
 
 class Untrained:
-    """A policy without training.
-
-    Args:
-        kind: "zero", "random" or "expert".
-        task: The task's name.
-        env: Environments of the task.
-        seed: Random seed of the actions.
-    """
+    """A policy without training, of kind "zero", "random" or "expert"."""
 
     def __init__(self, kind: str, task: str, env: VectorEnv[Any, Any, Any], seed: int) -> None:
         self._act: Callable[[], Any]

@@ -22,13 +22,7 @@ from mimex.policies import OBSERVATION, MLPPolicy, load_policy
 def policy_of_run(
     run: Path, which: Which, trust_modules: Collection[str] = ()
 ) -> tuple[TrainConfig, MLPPolicy, int]:
-    """Returns the settings of a run, its policy in NumPy, and the step of its checkpoint.
-
-    Args:
-        run: The run folder.
-        which: The "latest" checkpoint, or that of the "best" evaluation.
-        trust_modules: Modules that the run's task may import.
-    """
+    """Returns the settings of a run, its policy in NumPy, and the step of its checkpoint."""
     config, agent, step = load_agent(run, which, trust_modules)
     if config.agent != "ppo":
         raise ValueError(f"{run} was trained with --agent {config.agent}, but export needs ppo")

@@ -136,35 +136,18 @@ def _checkpoints(config: ViewConfig) -> Source:
 
 
 class Actor:
-    """Acts deterministically.
-
-    Args:
-        policy: The policy.
-    """
+    """Acts deterministically."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     def act(self, observation: Any, *, starts: bool) -> tuple[Any, float | None]:
-        """Returns the actions for an observation, and its bonus if there is one.
-
-        Args:
-            observation: Observation of one environment.
-            starts: Whether it is the first of its episode.
-        """
+        """Returns the actions for an observation, and its bonus if there is one."""
         return self._policy.policy(observation), None
 
 
 class ScoringActor(Actor):
-    """The policy of a run, which also computes the run's bonus without training it.
-
-    Args:
-        config: Settings of the run.
-        env: One environment of its task.
-        algorithm: PPO or DrQ-v2 of the run.
-        folder: The run folder.
-        which: The checkpoint.
-    """
+    """The policy of a run, which also computes the run's bonus without training it."""
 
     def __init__(
         self,
@@ -258,12 +241,6 @@ class Session:
         steps: Steps of the running episode.
         returned: Return of the running episode so far.
         last: Description of the last episode's outcome.
-
-    Args:
-        title: Title of the session.
-        env: The environment; closed with the session.
-        actor: The policy.
-        seed: Random seed of the first episode.
     """
 
     def __init__(self, title: str, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> None:
@@ -312,13 +289,7 @@ class Session:
 
 
 class Viewer:
-    """Steps a session in real time and shows it.
-
-    Args:
-        server: The viser server.
-        source: The available sessions.
-        session: The initial session.
-    """
+    """Steps a session in real time and shows it."""
 
     def __init__(self, server: Any, source: Source, session: Session) -> None:
         from mimex.view.scene import Scene, set_camera, set_surroundings  # loads MuJoCo

@@ -109,16 +109,7 @@ Panel = tuple[str, Callable[[Axes], None]]
 
 
 def figures_of(study: Path, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Draws the figures of a study.
-
-    Args:
-        study: The study folder.
-        out: Folder of the figures.
-        formats: Some of "png", "pdf" and "svg".
-
-    Returns:
-        The files.
-    """
+    """Draws the figures of a study to a folder; returns the files."""
     for name in formats:
         choose("formats", name, FORMATS)
     groups, metric = group_as_planned(find_runs([study]))
@@ -186,15 +177,7 @@ def draw_panels(
     columns: int = COLUMNS,
     legend: bool = True,
 ) -> Figure:
-    """Draws a figure of panels, row by row, with a legend above and a note below.
-
-    Args:
-        panels: Titles and functions that draw the panels.
-        look: Style of each method.
-        note: Text below the figure.
-        columns: Maximum number of panels per row.
-        legend: Whether to draw a legend.
-    """
+    """Draws a figure of panels, row by row, with a legend above and a note below."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows + 0.5), layout="constrained")
@@ -316,13 +299,7 @@ def draw_scores(
 ) -> None:
     """Draws a bar with an interval for each method, and a dot per run if there is one task.
 
-    Args:
-        axes: Axes of the panel.
-        scores: Scores by method, then by task.
-        metric: The metric of the scores.
-        look: Style of each method.
-        statistic: The bar's height, "mean" or "iqm".
-        ylabel: Label of the y axis; the final value of the metric by default.
+    Scores are given by method, then by task.
     """
     for index, (label, by_task) in enumerate(scores.items()):
         value = {"iqm": iqm, "mean": mean}[statistic](by_task)

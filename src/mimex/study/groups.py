@@ -96,9 +96,6 @@ def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names the method of every run by the fewest settings that distinguish the runs of a task.
 
     Settings are added one by one, if they distinguish runs that had the same name so far.
-
-    Args:
-        configs: Nested settings of every run.
     """
     methods = [method_settings(config) for config in configs]
     names = list(dict.fromkeys(name for method in methods for name in method))
@@ -192,12 +189,8 @@ def final_scores(
 ) -> dict[str, dict[str, Floats]]:
     """Returns a score of each finished run by method, then by task ``(seeds,)``.
 
-    If budgets differ, all runs of a task are cut at the smallest.
-
-    Args:
-        groups: Runs by task and method.
-        metric: The metric of the curve.
-        of: Score of a curve from its steps and values.
+    ``of`` computes the score from steps and values. If budgets differ, all runs of a task are cut
+    at the smallest.
     """
     found = {
         (group.task, group.label): [

@@ -33,15 +33,7 @@ STYLES = {"failed": "red", "done": "green", "queued": "dim"}
 
 
 class StudyTable(ExitStack):
-    """Shows the state, speed and score of every run, and the time left.
-
-    Args:
-        folder: The study folder.
-        runs: All runs of the study.
-        metric: The score to show.
-        jobs: Number of parallel runs.
-        console: Where to write; the terminal by default.
-    """
+    """Shows the state, speed and score of every run, and the time left."""
 
     def __init__(
         self,

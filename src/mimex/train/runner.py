@@ -81,19 +81,12 @@ class Schedule:
 class Training:
     """Environments, agent and callbacks of a run.
 
+    Callbacks have names, which are used in checkpoints. ``stagger`` samples the initial time step
+    of the first episodes, so that environments do not reset in sync; None starts all at 0.
+
     Attributes:
         step: Frames so far, over all environments of all processes.
         observation: The current observation; None before the run has begun.
-
-    Args:
-        env: Environments that reset in the same step.
-        agent: Selects actions and learns.
-        callbacks: Callbacks by their name in checkpoints.
-        seed: Seed of the environments.
-        restarts: Starts some episodes from archived states; None to disable.
-        stagger: Samples the initial time step of the first episodes, so that environments do not
-            reset in sync; None to start all at 0.
-        clock: Measures the time of each part.
     """
 
     def __init__(
@@ -141,11 +134,7 @@ class Training:
                 reported = self.step
 
     def advance(self, total: int) -> Metrics | None:
-        """Steps every environment and updates; returns metrics if a row is due.
-
-        Args:
-            total: Length of the run in frames; the last step has a row.
-        """
+        """Steps every environment and updates; returns metrics if a row is due, or at the end."""
         agent, warming_up, observation = self.agent, self.agent.warming_up, self.observation
         actions = agent.act(observation, self.step)
         with self.clock("simulation"):
@@ -239,14 +228,7 @@ class Training:
 
 
 class Worker:
-    """A run in one of its processes.
-
-    Args:
-        training: Environments, agent and callbacks of this process.
-        schedule: When to evaluate, save and end.
-        folder: The run folder.
-        stop: Stop requests.
-    """
+    """A run in one of its processes."""
 
     def __init__(
         self, training: Training, schedule: Schedule, folder: Path, stop: StopRequest
@@ -255,11 +237,7 @@ class Worker:
         self._path = folder
 
     def train(self, progress: Callable[[int], None] = lambda step: None) -> Iterator[Metrics]:
-        """Yields rows of metrics; if an update fails, its batch and the state are saved.
-
-        Args:
-            progress: Called with the frames so far after each step.
-        """
+        """Yields rows of metrics; if an update fails, its batch and the state are saved."""
         training = self.training
         try:
             yield from training.train(self.schedule.steps, self.stop.agreed, progress)
@@ -277,11 +255,7 @@ class Worker:
             ) from error
 
     def follow(self, unfinished: Sequence[Metrics] = ()) -> None:
-        """Trains in sync with rank 0, until it ends the run.
-
-        Args:
-            unfinished: Row of the checkpoint whose evaluation was interrupted, if any.
-        """
+        """Trains in sync with rank 0, until it ends the run."""
         for _ in chain(unfinished, self.train()):
             if not self._handle_messages():
                 return
@@ -300,17 +274,8 @@ class Worker:
 class Runner(Worker):
     """A run in its first process (rank 0), which also evaluates, logs and saves.
 
-    Args:
-        training: Environments, agent and callbacks of this process.
-        schedule: When to evaluate, save and end.
-        folder: The run folder.
-        stop: Stop requests.
-        checkpoints: Checkpoints of the run.
-        loggers: Loggers of metrics.
-        display: Progress on the terminal.
-        eval_env: Environments for evaluation, with one episode each.
-        eval_seed: Seed of their initial states.
-        unfinished: Row of the checkpoint whose evaluation was interrupted, if any.
+    An evaluation has one episode per environment of ``eval_env``. ``unfinished`` is the row of the
+    checkpoint whose evaluation was interrupted, if any.
     """
 
     def __init__(
@@ -375,10 +340,7 @@ class Runner(Worker):
         return self.training.step // every > self._last_row // every
 
     def evaluate(self, *, reports_success: bool) -> Evaluation:
-        """Evaluates the policy, and lets the callbacks write their records.
-
-        Args:
-            reports_success: Whether training episodes of the task report success.
+        """Evaluates the policy and writes the callbacks' records.
 
         Raises:
             StoppedError: If there is a stop request.
@@ -413,12 +375,7 @@ class Runner(Worker):
             self.display.note(f"step {step:,}: {warning}")
 
     def save(self, score: float | None = None, unfinished: Sequence[Metrics] = ()) -> None:
-        """Saves a checkpoint.
-
-        Args:
-            score: Score of the evaluation at this step, if any.
-            unfinished: The row whose evaluation was interrupted, if any.
-        """
+        """Saves a checkpoint, with the score of an evaluation or the row that lacks one."""
         folder, training = self.folder, self.training
         folder.require_same()
         # Files that a checkpoint relies on are written before it.

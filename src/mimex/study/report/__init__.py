@@ -67,9 +67,6 @@ def write_report(
         out: The HTML file, replaced atomically.
         title: Page title; the name of the first folder by default.
         video_megabytes: Limit on the total size of embedded videos (MB).
-
-    Raises:
-        FileNotFoundError: If there is no run at or below a path.
     """
     if not video_megabytes >= 0:
         raise ValueError(f"--video-mb is {video_megabytes}, but must be 0 or more")
