@@ -38,7 +38,7 @@ FRAME_SECONDS = 1 / 90
 PLOT_SECONDS = 0.1
 """Time between two updates of the plots."""
 MAX_LAG_SECONDS = 0.25
-"""Delay of a slow simulation that is still caught up."""
+"""Maximum lag behind real time that a slow simulation catches up."""
 IDLE_SECONDS = 0.05
 """Time between two checks of the controls while the simulation is paused."""
 

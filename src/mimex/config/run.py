@@ -107,8 +107,8 @@ class TrainConfig(Sections):  # type: ignore[misc]
     index ranges such as 24:27; all by default. Groups of dmc/ are the suite's observation names,
     those of gym/ the keys of a Dict observation; an unknown name lists the groups."""
     steps: int = 2_000_000
-    """Total environment steps over all environments; frames for dmc/, which are
-    suite.action-repeat per agent step."""
+    """Total environment steps over all environments; for dmc/ frames, with suite.action-repeat
+    frames per agent step."""
     futility: float = 1.0
     """Fraction of the steps after which a run without any positive training reward ends; 1 to
     disable."""

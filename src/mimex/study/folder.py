@@ -20,7 +20,8 @@ from typing import Any
 from mimex.files import open_own, printable, read_object, replacing
 from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
-from mimex.study.runs import Run, read_row
+from mimex.study.runs import Run
+from mimex.track.jsonl import read_row
 from mimex.train.checkpoint import Checkpoints, step_files
 from mimex.train.folder import FolderInUseError, RunFolder
 

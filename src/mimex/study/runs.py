@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.files import read_object, read_own
+from mimex.track.jsonl import MAX_STEP, read_row
 
 Floats = NDArray[np.float64]
-
-
-MAX_STEP = 2**63
-"""Larger numbers in a run folder are damage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +118,6 @@ def read_columns(text: bytes) -> dict[str, Floats]:
     rows = [row for line in text.split(b"\n")[:-1] if (row := read_row(line)) is not None]
     names = dict.fromkeys(name for row in rows for name in row) or {"step": None}
     return {name: np.array([_number(row.get(name)) for row in rows], float) for name in names}
-
-
-def read_row(line: bytes) -> dict[str, Any] | None:
-    """Returns a row of metrics.jsonl, or None if the line is not one."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    step = row.get("step") if isinstance(row, dict) else None
-    return row if isinstance(step, int | float) and 0 <= step < MAX_STEP else None
 
 
 def _number(value: Any) -> float:

@@ -19,7 +19,7 @@ To add a logger, add a line here."""
 
 
 def make_logger(name: str, run: RunInfo) -> Logger:
-    """Creates the logger of a name."""
+    """Creates a logger by its name."""
     module, _, kind = LOGGERS[name].partition(":")
     logger: Logger = getattr(import_module(module, __name__), kind)(run)
     return logger

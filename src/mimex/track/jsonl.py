@@ -9,11 +9,12 @@ import math
 import os
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from mimex.files import append_to
 from mimex.types import Metrics
 
-MAX_STEP = 2.0**63
+MAX_STEP = 2**63
 """Steps from here on are invalid: no setting can request as many."""
 
 _log = logging.getLogger(__name__)
@@ -83,14 +84,22 @@ class JSONLines:
             self._append(b"\n".join([*missing, b""]))
 
 
-def row_step(row: bytes) -> float | None:
-    """The step of a row of metrics; None if the line is not a row."""
+def read_row(line: bytes) -> dict[str, Any] | None:
+    """Parses a row of metrics; None if the line is not one."""
     try:
-        step = json.loads(row)["step"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        row = json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    number = isinstance(step, int | float) and not isinstance(step, bool)
-    return step if number and 0 <= step < MAX_STEP else None
+    step = row.get("step") if isinstance(row, dict) else None
+    if not isinstance(step, int | float) or isinstance(step, bool):
+        return None
+    return row if 0 <= step < MAX_STEP else None
+
+
+def row_step(line: bytes) -> float | None:
+    """Returns the step of a row of metrics; None if the line is not one."""
+    row = read_row(line)
+    return None if row is None else float(row["step"])
 
 
 def _rows(content: bytes) -> list[tuple[float, bytes]]:

@@ -110,14 +110,14 @@ class Training:
     def train(
         self,
         total: int,
-        stop: object = False,
+        stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int], None] = lambda step: None,
     ) -> Iterator[Metrics]:
         """Trains, and yields rows of metrics.
 
         Args:
             total: Length of the run in frames.
-            stop: Evaluated when the agent can be saved; training ends if it is true. The resumed
+            stop: Called when the agent can be saved; training ends if it returns True. The resumed
                 run yields the unfinished row.
             progress: Called with the frames so far after each step.
         """
@@ -125,7 +125,7 @@ class Training:
             self._begin(self.seed)
         reported = self.step
         while self.step < total or not self.agent.can_checkpoint:
-            if self.agent.can_checkpoint and stop:
+            if self.agent.can_checkpoint and stop():
                 return
             metrics = self.advance(total)
             progress(self.step)
@@ -240,7 +240,7 @@ class Worker:
         """Yields rows of metrics; if an update fails, its batch and the state are saved."""
         training = self.training
         try:
-            yield from training.train(self.schedule.steps, self.stop.agreed, progress)
+            yield from training.train(self.schedule.steps, self.stop.in_any_process, progress)
         except (NotFiniteError, ValueError) as error:
             name = f"failed-{processes.rank()}" if processes.rank() else "failed"
             path, number = self._path / f"{name}.safetensors", training.agent.updates + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import FrameType
 from typing import Self
 
@@ -29,30 +28,15 @@ class StopRequest(ExitStack):
     def __bool__(self) -> bool:
         return self.signal is not None
 
-    @property
-    def agreed(self) -> AgreedStop:
-        """The request of any process of the run; evaluating it is a collective operation."""
-        return AgreedStop(self)
+    def in_any_process(self) -> bool:
+        """Whether any process of the run was asked to stop; a collective operation."""
+        number = max(processes.all_gather_object(self.signal or 0))
+        if number:
+            self.signal = signal.Signals(number)
+        return bool(number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Schedulers may send SIGTERM twice, to a process and to its group.
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
-
-
-@dataclass(frozen=True)
-class AgreedStop:
-    """True once any process of the run was asked to stop.
-
-    Attributes:
-        own: The request of this process, which is set to that of another one.
-    """
-
-    own: StopRequest
-
-    def __bool__(self) -> bool:
-        number = max(processes.all_gather_object(self.own.signal or 0))
-        if number:
-            self.own.signal = signal.Signals(number)
-        return bool(number)

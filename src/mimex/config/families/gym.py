@@ -22,19 +22,13 @@ from mimex.config.families.base import OWN, Family, Overrides, require_preset
 if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
 
+_ROBOTICS = "AdroitHand AntMaze Fetch FrankaKitchen HandManipulate HandReach PointMaze"
 PACKAGES = {
     "ALE/": ("ale_py", "gymnasium[atari]"),
-    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
-    "AntMaze": ("gymnasium_robotics", "gymnasium-robotics"),
     "BabyAI-": ("minigrid", "minigrid"),
-    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
-    "FrankaKitchen": ("gymnasium_robotics", "gymnasium-robotics"),
-    "HandManipulate": ("gymnasium_robotics", "gymnasium-robotics"),
-    "HandReach": ("gymnasium_robotics", "gymnasium-robotics"),
     "Meta-World/": ("metaworld", "metaworld"),
     "MiniGrid-": ("minigrid", "minigrid"),
-    "PointMaze": ("gymnasium_robotics", "gymnasium-robotics"),
-}
+} | dict.fromkeys(_ROBOTICS.split(), ("gymnasium_robotics", "gymnasium-robotics"))
 """Module and pip package that register environments, by the prefix of their id."""
 
 STEPS = 300_000
