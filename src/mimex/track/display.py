@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any, Self, TextIO, TypeVar, cast
 
 from rich.columns import Columns
-from rich.console import Console, RenderableType
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -68,9 +69,9 @@ class Display(ExitStack):
         super().__init__()
         self.console = console or Console()
         self.total_steps, self.title, self.unit = total_steps, title, unit
-        self._live: _LiveProgress | None = None
-        if self.console.is_terminal and not self.console.is_dumb_terminal:
-            self._live = _LiveProgress(title, total_steps, self.console)
+        name = TextColumn("{task.description}", style="bold", markup=False)
+        self._bar = Progress(name, BarColumn(None), TaskProgressColumn(), expand=True)
+        self._task = self._bar.add_task(title, total=total_steps)
         self._step, self._activity = start_step, ""
         self._metrics: dict[str, float] = {}
         self._start = time.monotonic()
@@ -78,20 +79,20 @@ class Display(ExitStack):
         self._plain_every = plain_every
         self._next_line, self._last_line = -math.inf, self._start
         self._unprinted = False  # metrics that no plain line has shown
+        self._live: Live | None = None
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self._live = Live(
+                console=self.console, refresh_per_second=4, get_renderable=self._render
+            )
 
     def __enter__(self) -> Self:
         if self._live:
             self.enter_context(self._live)
+            self.callback(lambda: self._refresh(time.monotonic()))
         else:
             self.note(self.title)
-        self.callback(self._finish)
+            self.callback(lambda: self.note(self._line()) if self._unprinted else None)
         return self
-
-    def _finish(self) -> None:
-        if self._live:
-            self._refresh(time.monotonic())
-        elif self._unprinted:
-            self.note(self._line())
 
     def note(self, text: str) -> None:
         """Prints a line that stays on the screen."""
@@ -100,7 +101,7 @@ class Display(ExitStack):
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Shows a step and its metrics; other metrics keep their latest value."""
-        self._metrics |= metrics
+        self._metrics = {**self._metrics, **metrics}  # new, since another thread may render it
         self._step, self._activity, self._unprinted = step, "", True
         now = time.monotonic()
         self._refresh(now)
@@ -129,8 +130,7 @@ class Display(ExitStack):
         oldest = now - max(SPEED_SECONDS, SPEED_FRACTION * (now - self._start))
         while len(self._history) > 2 and self._history[1][0] <= oldest:
             self._history.popleft()
-        if self._live:
-            self._live.show(self._step, self._status(), self._metrics)
+        self._bar.update(self._task, completed=self._step)
 
     def _status(self) -> str:
         """Steps, speed, time left and activity."""
@@ -148,35 +148,18 @@ class Display(ExitStack):
         metrics = [f"{n} {self._metrics[n]:.4g}" for n in PLAIN_METRICS if n in self._metrics]
         return " | ".join([f"{progress:4.0%} {self._status()}", *metrics])
 
-
-class _LiveProgress(Progress):
-    """A progress bar with a status line and tables of metrics below it."""
-
-    def __init__(self, title: str, total: int, console: Console) -> None:
-        self._status, self._metrics = "", dict[str, float]()
-        columns = TextColumn("{task.description}", style="bold", markup=False), BarColumn(None)
-        super().__init__(
-            *columns, TaskProgressColumn(), console=console, refresh_per_second=4, expand=True
-        )
-        self._task = self.add_task(title, total=total)
-
-    def show(self, step: int, status: str, metrics: Mapping[str, float]) -> None:
-        self._status, self._metrics = status, dict(metrics)
-        self.update(self._task, completed=step)
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        yield Text(f"{self._status}\n")
-        tables: dict[str, Table] = {}  # by the part of the name before the last slash
+    def _render(self) -> Group:
+        """The bar, the status, and one table of metrics per prefix of their names."""
+        tables: dict[str, Table] = {}
         for name, value in self._metrics.items():
-            group, _, rest = name.rpartition("/")
-            if group == "time":  # the status line has the speed
+            prefix, _, rest = name.rpartition("/")
+            if prefix == "time":  # the status has the speed
                 continue
-            if group not in tables:
-                tables[group] = Table(group, "", box=None, header_style="bold")
-                tables[group].columns[1].justify = "right"
-            tables[group].add_row(rest, f"{value:.4g}")
-        yield Columns(tables.values())
+            if prefix not in tables:
+                tables[prefix] = Table(prefix, "", box=None, header_style="bold")
+                tables[prefix].columns[1].justify = "right"
+            tables[prefix].add_row(rest, f"{value:.4g}")
+        return Group(self._bar, Text(f"{self._status()}\n"), Columns(tables.values()))
 
 
 class Output:
