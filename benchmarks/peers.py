@@ -229,7 +229,7 @@ def train(library: str, config: TrainConfig) -> Rows:
     advance, policy = LIBRARIES[library][0](config)
     env = make_env(config, config.eval.episodes)
     player: Any = SimpleNamespace(  # in the form of an agent: `evaluate` plays it as it plays ours
-        policy=lambda seen, deterministic, step: policy(seen)
+        policy=policy
     )
     rows, step, seconds, every = [], 0, 0.0, config.eval.every
     while step < config.steps:

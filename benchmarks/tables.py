@@ -23,10 +23,18 @@ import matplotlib
 import numpy as np
 
 from benchmarks import curves
-from mimex.study.figures import STYLE, by_task, draw_panels, note_on, save
+from mimex.study.figures import (
+    STYLE,
+    by_task,
+    draw_curves,
+    draw_panels,
+    note_on,
+    print_styles,
+    save,
+    title,
+)
 from mimex.study.groups import Group, bounds, final_scores
-from mimex.study.panels import draw_curves, print_styles, title
-from mimex.study.runs import Numbers, Run
+from mimex.study.runs import Floats, Run
 from mimex.study.statistics import (
     area_under_curve,
     final_value,
@@ -34,7 +42,7 @@ from mimex.study.statistics import (
     probability_of_improvement,
 )
 from mimex.study.survival import METRIC as FIRST_REWARD
-from mimex.study.survival import log_rank, median, waits_of
+from mimex.study.survival import durations_of, log_rank, median
 
 PAGES = Path(__file__).with_suffix(".toml")
 RESULTS = Path(__file__).parent / "results"
@@ -95,9 +103,9 @@ class Scores:
 
     def __init__(self, groups: Sequence[Group], floor: float) -> None:
         self._groups, self._floor = groups, floor
-        self._found: dict[Any, dict[str, dict[str, Numbers]]] = {}
+        self._found: dict[Any, dict[str, dict[str, Floats]]] = {}
 
-    def of(self, group: Group, metric: str, score: Callable[..., float]) -> Numbers:
+    def of(self, group: Group, metric: str, score: Callable[..., float]) -> Floats:
         """Return one score per run of a group; empty if none has reported the metric."""
         if (metric, score) not in self._found:
             self._found[metric, score] = final_scores(self._groups, metric, score)
@@ -123,7 +131,7 @@ def _number(metric: str, value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _listed(metric: str, values: Sequence[float] | Numbers) -> str:
+def _listed(metric: str, values: Sequence[float] | Floats) -> str:
     unit = " %" if len(values) and np.isfinite(bounds(metric)[1]) else ""
     return ", ".join(_number(metric, value) for value in values) + unit
 
@@ -134,7 +142,7 @@ def _thousands(steps: float | None) -> str:
     return f"{steps:.0f}" if steps < 1000 else f"{steps / 1000:,.0f}k"
 
 
-def _curves(group: Group, metric: str) -> list[tuple[Numbers, Numbers]]:
+def _curves(group: Group, metric: str) -> list[tuple[Floats, Floats]]:
     return [curve for run in group.runs if len((curve := run.curve(metric))[0])]
 
 
@@ -151,8 +159,8 @@ def reached(group: Group, metric: str, level: float) -> str:
 
 def met(group: Group, metric: str) -> str:
     """Return how many runs had an event, such as a first reward."""
-    waits = waits_of(group.runs, metric)
-    return f"{waits.met.sum()} of {len(waits.met)}"
+    waits = durations_of(group.runs, metric)
+    return f"{waits.observed.sum()} of {len(waits.observed)}"
 
 
 def final_mean(group: Group, metric: str) -> float | None:
@@ -178,7 +186,7 @@ def mean(group: Group, metric: str) -> str:
     return f"{value:.1%}" if np.isfinite(bounds(metric)[1]) else f"{value:.0f}"
 
 
-def _tail(values: Numbers, share: float) -> float:
+def _tail(values: Floats, share: float) -> float:
     return float(values[-max(1, int(share * len(values))) :].mean())
 
 
@@ -195,7 +203,7 @@ STATS: dict[str, Callable[..., str]] = {  # of a group g, the table's scores s a
     "best": lambda g, s, m: _listed(m, [y.max() for _, y in _curves(g, m)]),
     "tail": lambda g, s, m, share: _listed(m, [_tail(y, float(share)) for _, y in _curves(g, m)]),
     "reached": lambda g, s, m, level: reached(g, m, float(level)),
-    "first": lambda g, s, m: _thousands(median(waits_of(g.runs, m))),
+    "first": lambda g, s, m: _thousands(median(durations_of(g.runs, m))),
     "met": lambda g, s, m: met(g, m),
     "milestone": lambda g, s: milestone(g),
 }
@@ -284,7 +292,7 @@ def improvement(table: Table, groups: Sequence[Group]) -> list[Line]:
 def log_rank_tests(table: Table, groups: Sequence[Group]) -> list[Line]:
     """Log-rank tests of the steps to an event, such as the first reward, by task."""
     metric = FIRST_REWARD if table.metric == SUCCESS else table.metric
-    waits = {(group.label, group.task): waits_of(group.runs, metric) for group in groups}
+    waits = {(group.label, group.task): durations_of(group.runs, metric) for group in groups}
     tasks = list(by_task(groups))
     lines = [["against", *tasks]]
     for label in dict.fromkeys(group.label for group in groups):
@@ -364,7 +372,7 @@ def budget(table: Table, groups: Sequence[Group]) -> list[Line]:
     return lines
 
 
-def _with_start(run: Run, column: str) -> Numbers:
+def _with_start(run: Run, column: str) -> Floats:
     return np.append(0.0, run.columns[column])
 
 

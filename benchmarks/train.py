@@ -36,7 +36,7 @@ from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
-from mimex.study.plan_file import read_plan
+from mimex.study.plan import read_plan
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
 PARTS = ("simulation", "acting", "windows", "bonus", "learning")

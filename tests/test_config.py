@@ -255,7 +255,7 @@ def test_the_small_preset_is_smaller_than_drqv2_as_published_in_all_that_costs()
         ("gym/Pendulum-v1", {"ppo": "cpu", "drqv2": "cpu"}),
     ],
 )
-def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(task, names):
+def test_from_state_and_small_images_every_agent_has_the_default_bonuses(task, names):
     for agent, name in names.items():
         ours = preset(name, None, task, agent)
         assert ours.mimex.normalize == (agent == "drqv2")  # PPO normalizes what it sees itself
@@ -272,7 +272,7 @@ def test_from_numbers_and_small_pictures_every_agent_has_the_librarys_bonuses(ta
     ("name", "observation", "size"),
     [("cpu", "pixels", PAPER), ("paper", "pixels", RELEASED), ("paper", "state", RELEASED)],
 )
-def test_drqv2_from_pictures_and_as_published_has_the_published_bonuses(name, observation, size):
+def test_drqv2_from_images_and_as_published_has_the_published_bonuses(name, observation, size):
     chosen = preset(name, observation, "dmc/cartpole_swingup")
     assert (chosen.mimex.size, chosen.mimex.lr, chosen.rnd.lr) == (size, 1e-4, 1e-3)
     assert chosen.pseudocount.lr == chosen.disagreement.lr == 1e-3
@@ -313,19 +313,31 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["dmc/cartpole_swingupp"], "did you mean 'dmc/cartpole_swingup'"),
         (["cartpole_swingup"], "did you mean 'dmc/cartpole_swingup'"),
         (["dmc/cartpole_swingup", "--observation", "oracle"], "one of state, pixels"),
-        (["dmc/cartpole_swingup", "--agent", "ppo", "--preset", "paper"], "no ppo on dmc/.*drqv2"),
-        (["FrankaReach", "--agent", "drqv2", "--preset", "paper"], "no drqv2 on Franka.*only ppo"),
-        (["gym/CartPole-v1", "--preset", "paper"], "no ppo on gym/CartPole-v1: use --preset cpu"),
-        (["gym/CartPole-v1", "--preset", "small"], "'small', which has no ppo on gym/CartPole-v1"),
-        (["FrankaReach", "--preset", "small"], "'small', which has no ppo on FrankaReach"),
-        (["dmc/cartpole_swingup", "--agent=ppo", "--preset=small"], "no ppo on dmc/.*only drqv2"),
-        (["dmc/cartpole_swingup", "--preset=small", "--observation=state"], "made for images"),
+        (
+            ["dmc/cartpole_swingup", "--agent", "ppo", "--preset", "paper"],
+            "ppo on dmc/.*drqv2",
+        ),
+        (
+            ["FrankaReach", "--agent", "drqv2", "--preset", "paper"],
+            "drqv2 on Franka.*only ppo",
+        ),
+        (
+            ["gym/CartPole-v1", "--preset", "paper"],
+            "ppo on gym/CartPole-v1: use --preset cpu",
+        ),
+        (["gym/CartPole-v1", "--preset", "small"], "'small', which does not support ppo on gym"),
+        (["FrankaReach", "--preset", "small"], "'small', which does not support ppo on Fr"),
+        (
+            ["dmc/cartpole_swingup", "--agent=ppo", "--preset=small"],
+            "ppo on dmc/.*only drqv2",
+        ),
+        (["dmc/cartpole_swingup", "--preset=small", "--observation=state"], "needs images"),
         (["gym/CartPol-v1"], "did you mean 'gym/CartPole-v1'"),
         (["CartPole-v1"], "did you mean 'gym/CartPole-v1'"),
-        (["gym/CartPole-v1", "--reward", "dense"], "has a reward of its own"),
+        (["gym/CartPole-v1", "--reward", "dense"], "has its own reward"),
         (["gym/CartPole-v1", "--observation", "pixels"], "--observation is 'pixels'"),
         (["gym/CartPole-v1", "--gym.episode-steps", "0"], "--gym.episode-steps is 0"),
-        (["gym/CartPole-v1", "--gym.arguments", "{size}"], "--gym.arguments is no JSON"),
+        (["gym/CartPole-v1", "--gym.arguments", "{size}"], "--gym.arguments is not JSON"),
         (["gym/CartPole-v1", "--gym.arguments", "3"], "must be a JSON object"),
         (["gym/ALE/NoSuchGame-v5"], r"pip install 'gymnasium\[atari\]'|task is"),
         (["gym/no_such_module:It-v0"], "needs the module no_such_module"),
@@ -336,7 +348,7 @@ def test_defaults_follow_the_task(arguments, agent, observation):
         (["FrankaPick", "--curriculum", "dense", "--reward", "sparse"], "ends with 'dense'"),
         (["FrankaPick", "--curriculum-success", "0"], "--curriculum-success is 0"),
         (["FrankaReach", "--agent", "dqn"], "--agent is 'dqn'"),
-        (["dmc/cartpole_swingup", "--reward", "dense"], "has a reward of its own"),
+        (["dmc/cartpole_swingup", "--reward", "dense"], "has its own reward"),
         (["dmc/cartpole_swingup", "--suite.quality", "quick"], "--suite.quality is 'quick'"),
     ],
 )
@@ -369,7 +381,7 @@ def test_a_curriculum_is_evaluated_by_its_last_reward():
     assert (config.reward, config.curriculum) == ("sparser", ("dense", "sparse", "sparser"))
 
 
-def test_an_agent_other_than_the_usual_has_numbers_of_its_own():
+def test_an_agent_other_than_the_default_has_its_own_settings():
     usual, other = (
         preset("cpu", task="FrankaReach"),
         preset("cpu", task="FrankaReach", agent="drqv2"),
@@ -472,7 +484,7 @@ def test_mimex_is_compact_and_learns_fast_in_the_cpu_preset_but_not_in_the_paper
     assert (theirs.lr, theirs.size) == (1e-4, RELEASED)
 
 
-def test_a_variant_has_its_settings_and_what_is_said_counts():
+def test_a_variant_has_its_settings_and_flags_override_them():
     variant = parse(["KukaReachLeft"])
     assert variant.world.goal_offset == (0.0, 0.4, 0.4)
     assert variant.world.episode_steps == 100

@@ -1,4 +1,4 @@
-"""The command `mimex`: finds the command's own file and reports its errors in one line."""
+"""The command line of mimex: runs a command and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mimex.extras import optional_import
 from mimex.files import printable
 
 COMMANDS = {
-    "train": "train an agent on a task, with any bonus; the same command continues a run",
-    "eval": "measure a run's policy: success rate with its interval, return, video",
-    "play": "play a run's policy or a task, print the outcome and make a video",
-    "export": "write a run's policy to a file, ONNX or safetensors, that needs no PyTorch",
+    "train": "train an agent on a task with an exploration bonus, or resume a run",
+    "eval": "evaluate a policy: return, success rate with its interval, video",
+    "play": "run episodes of a policy, print their outcome and record a video",
+    "export": "write a policy to an ONNX or safetensors file that needs no PyTorch",
     "demos": "record demonstrations of an expert or a policy as a Minari dataset",
-    "view": "watch a run's policy or a task in the browser, with live plots",
-    "study": "make all runs of an experiment, then its figures and report",
-    "report": "one page of any runs: curves with intervals, settings, maps, videos",
-    "envs": "list the tasks: the eight of PixMC-Sparse and those of the control suite",
-    "demo": "see what a bonus is for: a game and a robot's task, without and with MIMEx",
+    "view": "show a policy or a task in the browser, with live plots",
+    "study": "run a set of experiments, then draw figures and write a report",
+    "report": "write an HTML page about some runs: curves, settings, maps, videos",
+    "envs": "list the tasks",
+    "demo": "compare plain PPO with PPO and MIMEx on two tasks with sparse reward",
 }
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: mimex COMMAND ... (mimex COMMAND --help tells more)\n")
+        print("usage: mimex COMMAND ... (see mimex COMMAND --help)\n")
         print("\n".join(f"  {name:8}{what}" for name, what in COMMANDS.items()))
         return 0 if arguments else 2
     if arguments[0] == "--version":

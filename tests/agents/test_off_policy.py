@@ -219,23 +219,13 @@ def test_without_a_bonus_no_windows_are_gathered():
     assert not any(name.startswith("bonus/") for name in run.agent.learn(run.step))
 
 
-class StopsAt:
-    """True once a run has made so many frames."""
-
-    def __init__(self, run, step):
-        self.run, self.step = run, step
-
-    def __bool__(self):
-        return self.run.step >= self.step
-
-
 @pytest.mark.parametrize("make", [lambda: None, mimex, lambda: RND(5)])
 def test_a_run_stopped_within_a_row_continues_as_if_undisturbed(make, tmp_path):
     total = 50 * REPEAT
     straight = training(make())
     expected = without_times(list(straight.train(total)))
     stopped = training(make(), folder=tmp_path)
-    rows = without_times(list(stopped.train(total, StopsAt(stopped, 33 * REPEAT))))
+    rows = without_times(list(stopped.train(total, lambda: stopped.step >= 33 * REPEAT)))
     assert stopped.step == 33 * REPEAT
     stopped.agent.replay.save()
     state = stopped.state_dict()

@@ -19,7 +19,7 @@ from benchmarks.tables import (
 
 from benchmarks import curves, tables
 from mimex.study.groups import Group
-from mimex.study.plan_file import find_plan
+from mimex.study.plan import find_plan
 from mimex.study.runs import Run
 
 SEA, CAR = "gym/mimex/DeepSea-v0", "gym/mimex/FlagCar-v0"

@@ -42,7 +42,7 @@ def test_an_experts_dataset_is_read_by_minari_and_replayed_exactly(datasets, cap
     monkeypatch.setattr(demos, "PARALLEL_ENVS", 2)  # so that the last batch has one too many
     assert main(["demos", "FrankaReachUp", "--episodes", "3", "--seed", "40"]) == 0
     said = capsys.readouterr()
-    assert "3 episodes, 3 of them successes" in said.out
+    assert "3 episodes, 3 of them successful" in said.out
     assert "3 of 3 episodes" in said.err
     dataset = minari.load_dataset("mimex/FrankaReachUp/expert-v0")
     assert dataset.total_episodes == 3
@@ -66,7 +66,7 @@ def test_a_runs_dataset_has_its_settings_and_failures_can_be_left_out(datasets, 
     assert main(["train", "FrankaReach", "--steps", "64", "--out", str(run), *TINY]) == 0
     words = ["demos", "FrankaReach", "--policy", str(run), "--episodes", "2"]
     assert main([*words, "--only-success"]) == 1
-    assert "0 of 20 episodes were successes" in capsys.readouterr().err
+    assert "0 of 20 episodes were successful" in capsys.readouterr().err
     assert not (datasets / "mimex").exists()
     assert not list(datasets.glob(".writing-*"))
     assert main([*words, "--reward", "dense"]) == 0

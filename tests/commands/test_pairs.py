@@ -53,7 +53,7 @@ def test_a_pair_trains_resumes_is_evaluated_and_is_in_a_report(agent, task, tmp_
         kill_after(3, arguments, run)
         capsys.readouterr()
         assert main(arguments) == 0
-        assert "continuing from step" in capsys.readouterr().out
+        assert "resuming from step" in capsys.readouterr().out
         last = rows(run)[-1]
         assert last["step"] == int(arguments[arguments.index("--steps") + 1])
         assert last["bonus/mean"] > 0

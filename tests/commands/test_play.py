@@ -31,7 +31,7 @@ def test_without_a_video_the_outcome_is_printed(task, agent, outcome, no_encoder
     lines = said.out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["episode 1", "episode 2"]
     assert all(line.endswith(outcome) for line in lines)
-    assert f"no video: {task} cannot be drawn" in said.err
+    assert f"no video: {task} cannot be rendered" in said.err
     assert "pip install 'mimex[video]'" in said.err
     assert main([*command, "--video", "asked.mp4"]) == 1
     assert not list(tmp_path.iterdir())
@@ -42,9 +42,9 @@ def test_an_environment_that_draws_nothing_is_played(monkeypatch, tmp_path, caps
     assert main(["play", f"{OWN}Numbers-v0", "--agent", "zero"]) == 0
     said = capsys.readouterr()
     assert said.out == "episode 1: return 0.00 in 15 steps, no success\n"
-    assert "Numbers-v0 cannot be drawn" in said.err
+    assert "Numbers-v0 cannot be rendered" in said.err
     assert main(["play", "gym/mimex/FlagCar-v0", "--agent", "zero"]) == 0
-    assert "takes no render_mode" in capsys.readouterr().err
+    assert "has no render_mode" in capsys.readouterr().err
 
 
 def test_random_actions_depend_on_the_seed_alone(no_encoder, capsys):

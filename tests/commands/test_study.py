@@ -4,7 +4,7 @@ import shlex
 import pytest
 
 from mimex.cli import main
-from mimex.study.plan_file import PLANS
+from mimex.study.plan import PLANS
 
 TINY = """
 tasks = ["FrankaReach"]
@@ -125,7 +125,7 @@ def test_mistakes_of_a_plan_whose_seeds_begin_elsewhere_are_found_as_well(tmp_pa
     plan.write_text(TINY.replace("seeds = 2", "seeds = 2\nfirst_seed = 100"))
     out = tmp_path / "study"
     assert main(["study", "run", str(plan), "--set", "rnd.lr=-1", "--out", str(out)]) == 1
-    assert "FrankaReach-rnd-100 cannot be made" in capsys.readouterr().err
+    assert "FrankaReach-rnd-100 is invalid" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -106,7 +106,7 @@ def test_a_run_whose_learning_rate_has_fallen_to_0_is_prolonged_with_a_new_horiz
     assert ((run / "metrics.jsonl").read_bytes(), (run / "config.json").read_bytes()) == before
     assert main(command(run, 7, *cosine, "--horizon", str(8 * A_ROLLOUT))) == 0
     said = capsys.readouterr()
-    assert f"run over {8 * A_ROLLOUT} steps instead of {4 * A_ROLLOUT}" in said.out + said.err
+    assert f"a horizon of {8 * A_ROLLOUT} instead of {4 * A_ROLLOUT}" in said.out + said.err
     last = rows(run)[-1]
     assert last["ppo/lr"] == pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 7 / 8)))
     assert main(command(run, 7, *cosine)) == 0  # the new one is the run's own
@@ -120,7 +120,7 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert "the same command continues" in output
+    assert "the same command resumes" in output
     reached = rows(run)[-1]["step"]
     assert Checkpoints(run / "checkpoints").latest()[0] == reached
     assert main(command(run, reached // A_ROLLOUT + 1)) == 0  # --steps may change
@@ -128,7 +128,7 @@ def test_a_stopped_run_saves_and_continues(tmp_path, number):
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch"])
-def test_ctrl_c_while_everything_is_imported_is_told_in_a_line(tmp_path, module):
+def test_ctrl_c_during_imports_is_reported_in_one_line(tmp_path, module):
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "mimex.cli", *command(tmp_path / "run", 1)],
         stdout=subprocess.DEVNULL,
@@ -209,7 +209,7 @@ def test_a_folder_in_use_is_refused(tmp_path, capsys):
         process.communicate()
 
 
-def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):
+def test_values_that_are_not_finite_stop_the_run_and_are_saved(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(command(run, 50, "--ppo.lr", "1e30")) == 1
     error = capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_pat
     assert set(evidence["state"]["agent"]) >= {"algorithm", "bonus", "scale"}
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, caplog):
     run = tmp_path / "run"
     assert main(command(run, 6)) == 0
     newest = max((run / "checkpoints").glob("step_*"))

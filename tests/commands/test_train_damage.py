@@ -58,7 +58,7 @@ def test_a_garbage_line_costs_no_row(run, capsys):
     ]
 
 
-def test_missing_rows_are_told(run, capsys):
+def test_missing_rows_are_reported(run, capsys):
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:-2]))
     code, said = continued(run, capsys)
@@ -84,14 +84,14 @@ def test_metrics_reach_the_disk_before_the_checkpoint_that_counts_on_them(tmp_pa
         assert (str(run / "metrics.jsonl"), synced[place][1]) in synced[:place]
 
 
-def test_without_the_last_checkpoints_the_best_is_continued_and_said(run, capsys, caplog):
+def test_without_the_last_checkpoints_the_best_is_resumed_with_a_note(run, capsys, caplog):
     for path in (run / "checkpoints").glob("step_*"):
         path.unlink()
     code, said = continued(run, capsys)
     assert code == 0
-    assert "taking the best" in caplog.text
+    assert "using the best" in caplog.text
     step = Checkpoints(run / "checkpoints").best()[0]
-    assert f"continuing from step {step:,}" in said
+    assert f"resuming from step {step:,}" in said
     assert len(rows(run)) == LONGER
 
 
@@ -109,7 +109,7 @@ def test_without_any_checkpoint_metrics_are_not_erased(run, what, capsys):
         (run / "checkpoints").mkdir()
     code, said = continued(run, capsys)
     assert code == 1
-    assert "no checkpoint to continue from" in said
+    assert "no checkpoint to resume from" in said
 
 
 @pytest.mark.parametrize("content", [None, "null", "[]", "3", "{"])
@@ -172,7 +172,7 @@ def test_links_in_a_folder_harm_nothing_outside(tmp_path, place, capsys):
     (run / place).symlink_to(target)
     assert main(command(run, 1)) == 1
     error = capsys.readouterr().err
-    assert f"{run / place} is a symbolic link" in error or f"{run} holds a run" in error
+    assert f"{run / place} is a symbolic link" in error or f"{run} contains a run" in error
     assert [path.read_text() for path in victim.iterdir()] == ["precious"]
 
 
@@ -207,7 +207,7 @@ def test_a_run_that_is_not_continued_keeps_the_rows_after_its_checkpoint(run, ca
     assert len(rows(run)) == UPDATES
 
 
-def test_when_all_checkpoints_are_damaged_it_is_said_in_a_line(run, capsys):
+def test_when_all_checkpoints_are_damaged_one_line_says_so(run, capsys):
     damaged(run, lambda path: path.write_bytes(path.read_bytes()[:-9]))
     code, said = continued(run, capsys)
     assert code == 1
@@ -294,7 +294,7 @@ def test_a_file_cannot_give_orders_to_the_terminal(run, capsys):
     assert not {"\x1b", "\x07"} & {*said}
 
 
-def test_other_versions_than_at_the_start_are_told(run, capsys):
+def test_other_versions_than_at_the_start_are_reported(run, capsys):
     about = json.loads((run / "about.json").read_text())
     about["versions"] |= {"torch": "1.0.0", "mimex": "0.0.1"}
     (run / "about.json").write_text(json.dumps(about))
@@ -326,7 +326,7 @@ def test_no_room_for_the_first_checkpoint_is_no_end(tmp_path, finished, agent, c
         assert "cannot write the checkpoint" in capsys.readouterr().err
     lost = rows(run)
     assert main(words) == 0
-    assert f"{len(lost)} rows are now in" in capsys.readouterr().out
+    assert f"{len(lost)} rows moved to" in capsys.readouterr().out
     assert rows(run)[: len(lost)] == lost
     assert agent == "drqv2" or rows(run) == rows(finished)
 

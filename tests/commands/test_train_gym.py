@@ -121,7 +121,7 @@ def test_an_environment_without_a_limit_needs_one(tmp_path, capsys):
         ("gym/Blackjack-v1", "flatten it with gymnasium's FlattenObservation"),
     ],
 )
-def test_what_an_agent_cannot_play_is_told(task, words, tmp_path, capsys):
+def test_what_an_agent_cannot_play_is_reported(task, words, tmp_path, capsys):
     agent = "drqv2" if "drqv2" in words else "ppo"
     assert main(command(task, tmp_path, agent, 2, "--gym.episode-steps", "9")) == 1
     assert words in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_a_stopped_run_saves_within_a_row_and_continues_as_if_undisturbed(tmp_pa
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "the same command continues" in output
+    assert "the same command resumes" in output
     assert main(command(stopped, total, *more)) == 0
     assert rows(stopped) == rows(straight)
 
@@ -111,7 +111,7 @@ def test_a_run_may_be_made_longer(tmp_path):
     assert rows(short)[-1]["drqv2/critic_loss"] == rows(long)[-1]["drqv2/critic_loss"]
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, caplog):
     run = tmp_path / "run"
     assert main(command(run, 8)) == 0
     newest = max((run / "checkpoints").glob("step_*"))
@@ -132,7 +132,7 @@ def test_a_run_without_a_saved_buffer_continues_with_a_new_one(tmp_path):
     assert last["train/episode_steps"] == 1000 / REPEAT  # nothing of the one that was cut off
 
 
-def test_a_damaged_buffer_is_told_with_the_way_on(tmp_path, capsys, caplog):
+def test_a_damaged_buffer_is_reported_with_a_remedy(tmp_path, capsys, caplog):
     run = tmp_path / "run"
     assert main(command(run, 6)) == 0
     path = min((run / "replay").glob("*"))
@@ -148,7 +148,7 @@ def test_a_damaged_buffer_is_told_with_the_way_on(tmp_path, capsys, caplog):
     assert main(command(run, 9)) == 0  # the new buffer is saved
 
 
-def test_numbers_that_are_not_finite_stop_the_run_and_leave_the_evidence(tmp_path, capsys):
+def test_values_that_are_not_finite_stop_the_run_and_are_saved(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(command(run, 50, "--drqv2.lr", "1e30")) == 1
     error = capsys.readouterr().err

@@ -13,7 +13,7 @@ from tests.processes import assert_equal, rows, start, train_together, wait_for,
 
 from mimex.bonus import BONUSES
 from mimex.cli import main
-from mimex.commands.processes import A_CORE, LOST, OTHER, rank_of_this
+from mimex.commands.processes import LOST, MAX_PER_CORE, SPAWNED_CODE, own_rank
 from mimex.nn.parallel import available_cores
 from mimex.nn.processes import Rank
 from mimex.train.checkpoint import Checkpoints
@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_ends_the_run_and_nothing_is_lost(straight, tmp
         return 1
 
     words = continued_after(kill, tmp_path / "run", 12, 5).splitlines()
-    assert words[-1].startswith("mimex: process 1 of 2 (from 0) was ended by SIGKILL")
+    assert words[-1].startswith("mimex: process 1 of 2 (from 0) was killed by SIGKILL")
     assert "Traceback" not in "\n".join(words)
     assert_same_run(tmp_path / "run", straight)
 
@@ -178,13 +178,13 @@ def test_an_evaluation_that_is_given_up_is_made_again(straight, tmp_path, stops_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 4)])
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after):
+def test_a_run_resumes_with_another_number_of_processes(tmp_path, before, after):
     run = tmp_path / "run"
     train_together(command(run, 4, processes=before), before)
     step, state = saved(run)
     words = train_together(command(run, 8, processes=after), after)
-    assert f"continuing from step {step:,}" in words
-    assert f"with {after} processes instead of {before}: new episodes" in words
+    assert f"resuming from step {step:,}" in words
+    assert f"with {after} processes instead of {before}: new episodes and random" in words
     told = rows(run)
     assert [row["step"] for row in told] == [A_ROLLOUT * n for n in range(2, 10)]
     episodes = [row["train/episodes"] for row in told if "train/episodes" in row]
@@ -252,7 +252,7 @@ def test_settings_that_processes_cannot_have_are_refused(tmp_path, capsys, more,
 
 
 def test_more_processes_than_cores_can_bear_are_refused(tmp_path, capsys):
-    many = str(1000 * A_CORE * available_cores())
+    many = str(1000 * MAX_PER_CORE * available_cores())
     run = tmp_path / "run"
     arguments = ["train", "FrankaReach", "--out", str(run), "--envs", many, "--processes", many]
     assert main(arguments) == 1
@@ -265,16 +265,16 @@ def test_torchrun_and_another_number_of_processes_are_refused(tmp_path, capsys, 
     for name, value in {**told, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
     assert main(command(tmp_path / "run", 1, processes=4)) == 1
-    assert "torchrun has started 2: leave --processes out" in capsys.readouterr().err
+    assert "torchrun has 2: leave it out" in capsys.readouterr().err
 
 
 def test_a_started_process_knows_its_place_and_ends_without_the_first(monkeypatch):
     place = Rank(1, 2, 1, 2)
     told = json.dumps(vars(place) | {"port": 1})
     monkeypatch.setenv("MIMEX_PROCESS", told)
-    assert rank_of_this() == place
+    assert own_rank() == place
     done = subprocess.run(
-        [sys.executable, "-c", OTHER],
+        [sys.executable, "-c", SPAWNED_CODE],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

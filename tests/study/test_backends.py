@@ -38,7 +38,7 @@ def ended(process):
     return wait_until(lambda: (code := process.poll()) is not None and (code + 1))
 
 
-def test_the_log_holds_the_command_and_all_that_was_said(tmp_path):
+def test_the_log_has_the_command_and_its_output(tmp_path):
     process = Process(a_job(tmp_path, "FrankaRech"))
     assert ended(process) - 1 == 1
     first, last = (tmp_path / "log").read_text().splitlines()

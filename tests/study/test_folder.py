@@ -4,8 +4,7 @@ import shutil
 import pytest
 
 from mimex.study.folder import StudyFolder
-from mimex.study.plan import PlannedRun
-from mimex.study.plan_file import find_plan
+from mimex.study.plan import PlannedRun, find_plan
 from mimex.train.checkpoint import Checkpoints
 
 PLAN = find_plan("ablations")
@@ -97,7 +96,7 @@ def test_a_last_save_that_was_cut_short_is_completed_without_starting_the_run_ag
     folder = StudyFolder(tmp_path)
     checkpoints = Checkpoints(folder.run("one") / "checkpoints")
     for step in (10, 20, 30):
-        checkpoints.save(step, {"x": step}, best=step)
+        checkpoints.save(step, {"x": step}, score=step)
     whole = sorted(path.name for path in checkpoints.folder.iterdir())
     # As after a kill between the checkpoint of step 30 and its copy to the best one.
     checkpoints.folder.joinpath("best.safetensors").unlink()

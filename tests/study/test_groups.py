@@ -103,7 +103,7 @@ def test_the_bonus_alone_names_methods_that_differ_in_it():
     assert method_labels(configs) == ["none", "none", "mimex", "mimex"]
 
 
-def test_what_follows_from_the_bonus_is_not_told_again():
+def test_what_follows_from_the_bonus_is_not_repeated():
     configs = [config(bonus="none"), config(bonus="mimex", scale={"beta": 0.005})]
     assert method_labels(configs) == ["none", "mimex"]
 
@@ -113,7 +113,7 @@ def test_settings_of_a_bonus_that_is_not_used_make_no_method():
     assert method_labels(configs) == ["none", "none"]
 
 
-def test_nested_settings_are_told_by_their_last_name():
+def test_nested_settings_are_reported_by_their_last_name():
     configs = [config(bonus="mimex", mimex={"length": n, "mask_ratio": 0.7}) for n in (2, 5)]
     assert method_labels(configs) == ["length 2", "length 5"]
 
@@ -123,7 +123,7 @@ def test_settings_that_differ_between_tasks_only_are_the_tasks_own():
     assert method_labels(configs) == ["none", "none"]
 
 
-def test_several_differences_are_told_together():
+def test_several_differences_are_reported_together():
     configs = [
         config(reward=reward, bonus=bonus)
         for reward, bonus in (("dense", "none"), ("sparse", "none"), ("sparse", "mimex"))

@@ -140,7 +140,7 @@ def a_run(task="FrankaReach", **settings):
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (a_run(**{"mimex.lenght": 3}), "name cannot be made with .*mimex.lenght.*mimex.length"),
+        (a_run(**{"mimex.lenght": 3}), "name is invalid with .*mimex.lenght.*mimex.length"),
         (a_run(**{"mimex.length": "long"}), "mimex.length.*'long'"),
         (a_run(bonus="ring"), "--bonus is 'ring'"),
         (a_run("FrankaRech"), "did you mean 'FrankaReach'"),

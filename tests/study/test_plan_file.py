@@ -5,7 +5,7 @@ import pytest
 
 from mimex.bonus.size import LARGER
 from mimex.config.families.base import OWN
-from mimex.study.plan_file import PLANS, copy_plan, find_plan, read_plan
+from mimex.study.plan import PLANS, copy_plan, find_plan, read_plan
 
 A_ROLLOUT = 512 * 32  # environment steps an update, as published
 

@@ -84,7 +84,7 @@ def test_runs_of_a_lost_node_continue_elsewhere_from_their_checkpoint(cluster, t
     assert "2 runs done, 0 failed" in said
     log = (out / "logs" / f"{lost.name}.log").read_text()
     assert log.count("$ mimex train") == 2
-    assert f"continuing from step {saved:,}" in log
+    assert f"resuming from step {saved:,}" in log
     for run in (out / "runs").iterdir():
         assert steps(run) + ROLLOUT == budget  # each step once; the warm-up has no row
 

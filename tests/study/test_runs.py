@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mimex.study.runs import find_runs, load_run, read_columns
-from mimex.track.sinks import JSONLines
+from mimex.track.jsonl import JSONLines
 
 CONFIG = {"task": "FrankaReach", "reward": "sparse", "bonus": "none", "seed": 0, "steps": 30}
 

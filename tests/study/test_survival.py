@@ -1,4 +1,4 @@
-"""Waits by hand, by textbook and by SciPy; tests that count what they say."""
+"""Durations by hand, by textbook and by SciPy; tests that count what they say."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ from mimex.study.groups import Group
 from mimex.study.runs import Run
 from mimex.study.survival import (
     METRIC,
-    Waits,
+    Durations,
+    durations_of,
     first_rewards,
     log_rank,
     median,
     survival_curve,
-    waits_of,
 )
 
 
-def waits(met, censored=()) -> Waits:
-    steps = [*met, *censored]
-    return Waits(np.array(steps, float), np.arange(len(steps)) < len(met))
+def durations(observed, censored=()) -> Durations:
+    steps = [*observed, *censored]
+    return Durations(np.array(steps, float), np.arange(len(steps)) < len(observed))
 
 
-def scipys(x: Waits) -> scipy.stats.CensoredData:
-    return scipy.stats.CensoredData(uncensored=x.steps[x.met], right=x.steps[~x.met])
+def scipys(x: Durations) -> scipy.stats.CensoredData:
+    return scipy.stats.CensoredData(uncensored=x.steps[x.observed], right=x.steps[~x.observed])
 
 
 # Weeks of remission (Freireich et al., 1963): the data of the textbooks.
-TREATED = waits([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35])
-PLACEBO = waits([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
+TREATED = durations(
+    [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+)
+PLACEBO = durations([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
 
 # Few different steps, so that many are equal.
 WAITS = st.lists(st.tuples(st.integers(1, 8), st.booleans()), min_size=1, max_size=5).map(
-    lambda runs: Waits(np.array([s for s, _ in runs], float), np.array([m for _, m in runs]))
+    lambda runs: Durations(np.array([s for s, _ in runs], float), np.array([m for _, m in runs]))
 )
 
 
 def test_the_curve_by_hand():
     # Of five: one meets a reward at 2, one is cut off at 3, two of the three left meet one at 4.
-    steps, shares = survival_curve(waits([2, 4, 4], [3, 9]))
+    steps, shares = survival_curve(durations([2, 4, 4], [3, 9]))
     assert steps.tolist() == [0, 2, 3, 4, 9]
     assert shares == pytest.approx([1, 4 / 5, 4 / 5, 4 / 5 / 3, 4 / 5 / 3])
 
 
 def test_a_run_cut_off_where_another_meets_a_reward_was_still_waiting():
-    assert survival_curve(waits([5], [5, 7]))[1] == pytest.approx([1, 2 / 3, 2 / 3])
+    assert survival_curve(durations([5], [5, 7]))[1] == pytest.approx([1, 2 / 3, 2 / 3])
 
 
 def test_medians_of_the_textbook():
@@ -63,21 +65,21 @@ def test_medians_of_the_textbook():
 @pytest.mark.parametrize("runs", range(2, 41, 2))
 def test_half_of_the_runs_are_half_whatever_rounding_says(runs):
     half = range(1, runs // 2 + 1)
-    assert median(waits(half, [99] * (runs // 2))) == runs // 2
-    assert median(waits(half, [99] * (runs // 2 + 1))) is None
+    assert median(durations(half, [99] * (runs // 2))) == runs // 2
+    assert median(durations(half, [99] * (runs // 2 + 1))) is None
 
 
 def test_one_run_waits_until_its_reward_or_its_end():
-    assert median(waits([7])) == 7
-    assert median(waits([], [7])) is None
-    assert survival_curve(waits([], [7]))[1].tolist() == [1, 1]
+    assert median(durations([7])) == 7
+    assert median(durations([], [7])) is None
+    assert survival_curve(durations([], [7]))[1].tolist() == [1, 1]
 
 
 def test_the_statistic_is_that_of_the_textbook():
     found = log_rank({"": PLACEBO}, {"": TREATED})
     assert found.statistic**2 == pytest.approx(16.79, abs=0.005)
     assert found.statistic > 0  # placebo ends first
-    assert found.p == pytest.approx(1 / (1 + survival.DRAWS))  # 0.00004 by chi-square
+    assert found.p == pytest.approx(1 / (1 + survival.SAMPLES))  # 0.00004 by chi-square
 
 
 @settings(deadline=None, max_examples=30)
@@ -92,28 +94,28 @@ def test_the_statistic_is_scipys(ours, theirs):
 
 def test_the_p_value_by_hand():
     # Of six ways to deal four runs out, the two that part them are the furthest.
-    assert log_rank({"": waits([1, 2])}, {"": waits([3, 4])}).p == pytest.approx(2 / 6)
-    assert log_rank({"": waits([1, 2])}, {"": waits([], [9, 9])}).p == pytest.approx(2 / 6)
+    assert log_rank({"": durations([1, 2])}, {"": durations([3, 4])}).p == pytest.approx(2 / 6)
+    assert log_rank({"": durations([1, 2])}, {"": durations([], [9, 9])}).p == pytest.approx(2 / 6)
     # One run against three. First: 1 - 1/4 over the root of 3/16 is 1.73. Last, without a reward:
     # 1/4 + 1/3 + 1/2 over the root of 3/16 + 2/9 + 1/4 is 1.33. The others are below 1.
-    assert log_rank({"": waits([1])}, {"": waits([2, 3], [9])}).p == pytest.approx(1 / 4)
-    assert log_rank({"": waits([], [9])}, {"": waits([1, 2, 3])}).p == pytest.approx(2 / 4)
+    assert log_rank({"": durations([1])}, {"": durations([2, 3], [9])}).p == pytest.approx(1 / 4)
+    assert log_rank({"": durations([], [9])}, {"": durations([1, 2, 3])}).p == pytest.approx(2 / 4)
 
 
 @pytest.mark.parametrize("seeds", [3, 7])
 def test_runs_that_all_differ_have_the_smallest_p_that_so_many_can_have(seeds):
-    found = log_rank({"": waits(range(1, seeds + 1))}, {"": waits([], [99] * seeds)})
+    found = log_rank({"": durations(range(1, seeds + 1))}, {"": durations([], [99] * seeds)})
     assert found.p == pytest.approx(2 / comb(2 * seeds, seeds))
 
 
 def test_the_p_value_counts_scipys_statistics_of_all_deals():
-    ours, theirs = waits([2, 3, 3], [8]), waits([3, 7], [5])
+    ours, theirs = durations([2, 3, 3], [8]), durations([3, 7], [5])
     both = survival.pooled([ours, theirs])
     everyone = range(len(both.steps))
     sizes = []
     for chosen in combinations(everyone, len(ours.steps)):  # what was seen comes first
         first = np.isin(everyone, chosen)
-        sides = [Waits(both.steps[side], both.met[side]) for side in (first, ~first)]
+        sides = [Durations(both.steps[side], both.observed[side]) for side in (first, ~first)]
         sizes.append(abs(scipy.stats.logrank(*map(scipys, sides)).statistic))
     expected = np.mean(np.array(sizes) >= sizes[0] - 1e-7)
     assert 0.1 < expected < 0.9
@@ -129,12 +131,12 @@ STUDIES = st.lists(st.tuples(WAITS, WAITS), min_size=1, max_size=3).map(
 @given(STUDIES, st.sampled_from([0.125, 3.0, 1e6]), st.booleans())
 def test_neither_the_unit_of_time_nor_the_order_of_methods_matters(studies, unit, exact):
     def other(study):
-        return {task: Waits(unit * x.steps, x.met) for task, x in study.items()}
+        return {task: Durations(unit * x.steps, x.observed) for task, x in study.items()}
 
     ours, theirs = studies
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survival, "EXACT", 50_000 if exact else 0)
-        patch.setattr(survival, "DRAWS", 199)
+        patch.setattr(survival, "MAX_EXACT", 50_000 if exact else 0)
+        patch.setattr(survival, "SAMPLES", 199)
         found, scaled = log_rank(ours, theirs), log_rank(other(ours), other(theirs))
         turned = log_rank(theirs, ours)
     assert scaled == found
@@ -143,11 +145,11 @@ def test_neither_the_unit_of_time_nor_the_order_of_methods_matters(studies, unit
 
 
 def test_drawn_deals_agree_with_all_of_them(monkeypatch):
-    ours = {"a": waits([1, 3, 5], [9]), "b": waits([2, 6], [9])}
-    theirs = {"a": waits([2, 7], [9, 9]), "b": waits([7], [9, 9])}
+    ours = {"a": durations([1, 3, 5], [9]), "b": durations([2, 6], [9])}
+    theirs = {"a": durations([2, 7], [9, 9]), "b": durations([7], [9, 9])}
     exact = log_rank(ours, theirs)
     assert 0.05 < exact.p < 0.3
-    monkeypatch.setattr(survival, "EXACT", 0)
+    monkeypatch.setattr(survival, "MAX_EXACT", 0)
     drawn = log_rank(ours, theirs, seed=1)
     assert drawn.p == pytest.approx(exact.p, abs=0.02)
     assert log_rank(ours, theirs, seed=1) == drawn
@@ -156,16 +158,16 @@ def test_drawn_deals_agree_with_all_of_them(monkeypatch):
 
 def test_runs_are_compared_within_their_tasks_only():
     # The easy task has runs of ours alone in its first steps: together that would look earlier.
-    ours = {"easy": waits([1, 2, 3, 4, 5, 6]), "hard": waits([100])}
-    theirs = {"easy": waits([1]), "hard": waits([100, 101, 102, 103, 104, 105])}
+    ours = {"easy": durations([1, 2, 3, 4, 5, 6]), "hard": durations([100])}
+    theirs = {"easy": durations([1]), "hard": durations([100, 101, 102, 103, 104, 105])}
     assert log_rank(ours, theirs).p > 0.2
     together = [survival.pooled(list(study.values())) for study in (ours, theirs)]
     assert log_rank({"": together[0]}, {"": together[1]}).p < 0.05
 
 
 def test_tasks_on_which_nobody_met_a_reward_change_nothing():
-    ours, theirs = {"a": waits([1, 2, 3])}, {"a": waits([3], [9, 9])}
-    never = {"b": waits([], [9, 9, 9])}
+    ours, theirs = {"a": durations([1, 2, 3])}, {"a": durations([3], [9, 9])}
+    never = {"b": durations([], [9, 9, 9])}
     assert log_rank(ours | never, theirs | never) == log_rank(ours, theirs)
     assert log_rank(never, never) == survival.LogRank(0.0, 1.0)
 
@@ -182,7 +184,7 @@ def test_one_comparison_in_twenty_is_called_different_by_chance(cut, least):
 
     def some(until):
         steps = rng.exponential(20, 5)
-        return Waits(np.minimum(steps, until), steps <= until)
+        return Durations(np.minimum(steps, until), steps <= until)
 
     found = [log_rank({"": some(cut)}, {"": some(40.0)}).p for _ in range(300)]
     assert least <= np.mean(np.array(found) <= 0.05) < 0.08
@@ -197,9 +199,9 @@ def run(first=None, last=100.0, seed=0, rows=True) -> Run:
 
 
 def test_the_wait_of_a_run_is_what_it_reported_or_all_its_steps():
-    found = waits_of([run(30.0), run(70.0), run(last=80.0), run(rows=False)])
+    found = durations_of([run(30.0), run(70.0), run(last=80.0), run(rows=False)])
     assert found.steps.tolist() == [30, 70, 80]
-    assert found.met.tolist() == [True, True, False]
+    assert found.observed.tolist() == [True, True, False]
 
 
 def group(task, label, *firsts) -> Group:

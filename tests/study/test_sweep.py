@@ -11,7 +11,7 @@ from tests.processes import lines, rows, start, wait_for, wait_for_rows
 from mimex.cli import main
 from mimex.study.backends import LocalBackend
 from mimex.study.folder import StudyFolder
-from mimex.study.plan_file import read_plan
+from mimex.study.plan import read_plan
 from mimex.study.sweep import sweep
 
 

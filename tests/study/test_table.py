@@ -61,7 +61,7 @@ def test_plain_lines_tell_what_changes_and_then_how_long(folder, clock):
     assert lines[3] == "1 running, 2 queued, 1 done, about 0:02:55 left"
 
 
-def test_a_failed_run_and_a_new_attempt_are_told(folder):
+def test_a_failed_run_and_a_new_attempt_are_reported(folder):
     out = io.StringIO()
     with StudyTable(folder, RUNS, "eval/success", 2, console=Console(file=out)) as table:
         table(states(["run-0"]))

@@ -41,7 +41,7 @@ def test_without_a_terminal_there_are_plain_lines_with_the_headlines():
     assert "\x1b" not in output.getvalue()
 
 
-def test_plain_lines_are_few_and_the_last_update_is_always_told():
+def test_plain_lines_are_few_and_the_last_update_is_always_printed():
     output, console = screen(terminal=False)
     with Display(1000, "x", plain_every=3600, console=console) as display:
         for step in range(100, 1001, 100):
@@ -120,7 +120,7 @@ def test_between_updates_a_quiet_log_gets_a_line_a_minute(clock):
 def test_the_bar_moves_between_updates_and_ends_where_the_work_did(clock):
     output, console = screen(terminal=True)
     with Display(8, "x", console=console) as display:
-        for _ in display.over("abcd"):
+        for _ in display.track("abcd"):
             clock(0.2)  # the last comes sooner than anything would be shown again
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.getvalue())
     last = shown[shown.rindex("x ") :]

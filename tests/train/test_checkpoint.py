@@ -54,7 +54,7 @@ def test_every_cut_is_found(tmp_path):
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        with pytest.raises(DamagedCheckpointError, match="x is cut short"):
+        with pytest.raises(DamagedCheckpointError, match="x is truncated"):
             load(path)
     path.write_bytes(whole + b"\0")
     with pytest.raises(DamagedCheckpointError):
@@ -108,38 +108,38 @@ def test_the_last_ones_are_kept_and_the_newest_is_given(tmp_path):
 def test_the_best_is_kept_apart_also_after_a_restart(tmp_path):
     scores = {1: 0.2, 2: 0.7, 3: None, 4: 0.7, 5: float("nan"), 6: 0.5}
     for step, score in scores.items():  # a new object each time, as after a kill
-        Checkpoints(tmp_path, keep=1).save(step, state_of(step), best=score)
+        Checkpoints(tmp_path, keep=1).save(step, state_of(step), score=score)
     step, state = Checkpoints(tmp_path).best()
     assert step == 2
     assert same(state, state_of(2))
     assert steps_in(tmp_path) == [6]
-    Checkpoints(tmp_path).save(7, state_of(7), best=0.8)
+    Checkpoints(tmp_path).save(7, state_of(7), score=0.8)
     assert Checkpoints(tmp_path).best()[0] == 7
 
 
 def test_a_best_one_whose_copy_was_not_made_is_copied_later(tmp_path):
     """A folder in place of the unfinished copy stands for a full disk, and for a kill."""
     folder = tmp_path / "checkpoints"
-    Checkpoints(folder).save(1, state_of(1), best=0.1)
+    Checkpoints(folder).save(1, state_of(1), score=0.1)
     save(folder / "step_000000000002.safetensors", whole_of(2, 0.7))
     in_the_way = folder / ".writing-best.safetensors"
     in_the_way.mkdir()
     with pytest.raises(OSError, match=r"cannot copy .*step_000000000002\.safetensors to .*best"):
-        Checkpoints(folder).redo_best()
+        Checkpoints(folder).repair()
     in_the_way.rmdir()
     save(folder / "step_000000000003.safetensors", whole_of(3, 0.7))
     resumed = Checkpoints(folder)
-    resumed.redo_best()
+    resumed.repair()
     assert resumed.best()[0] == 2  # the first of two that are as good
     for step in (4, 5, 6):
-        resumed.save(step, state_of(step), best=0.5)
+        resumed.save(step, state_of(step), score=0.5)
     assert Checkpoints(folder).best()[0] == 2
 
 
 @pytest.mark.parametrize("score", [None, "high", float("nan"), [1]])
 def test_a_score_that_is_no_number_is_not_the_best(tmp_path, score):
     save(tmp_path / "step_000000000001.safetensors", whole_of(1, score))
-    Checkpoints(tmp_path).redo_best()
+    Checkpoints(tmp_path).repair()
     assert Checkpoints(tmp_path).best() is None
 
 
@@ -149,11 +149,11 @@ def whole_of(step, score):
 
 
 def test_a_damaged_best_is_replaced_by_the_next_one_with_a_message(tmp_path, caplog):
-    Checkpoints(tmp_path).save(1, state_of(1), best=5.0)
+    Checkpoints(tmp_path).save(1, state_of(1), score=5.0)
     (tmp_path / "best.safetensors").write_bytes(b"rubbish")
     with pytest.raises(DamagedCheckpointError, match=r"best\.safetensors"):
         Checkpoints(tmp_path).best()
-    Checkpoints(tmp_path).save(2, state_of(2), best=1.0)
+    Checkpoints(tmp_path).save(2, state_of(2), score=1.0)
     assert "best.safetensors" in caplog.text
     assert Checkpoints(tmp_path).best()[0] == 2
 
@@ -206,28 +206,28 @@ def test_leftovers_of_a_kill_are_removed_and_never_read(tmp_path):
 @pytest.mark.parametrize("name", ["step_000000000001.safetensors", "best.safetensors"])
 def test_what_is_no_file_is_named_before_a_save_would_meet_it(tmp_path, name):
     for step in (1, 2):
-        Checkpoints(tmp_path).save(step, state_of(step), best=1.0)
+        Checkpoints(tmp_path).save(step, state_of(step), score=1.0)
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
-    with pytest.raises(OSError, match=f"{name} is no regular file"):
+    with pytest.raises(OSError, match=f"{name} is not a regular file"):
         Checkpoints(tmp_path).latest()
 
 
 def test_without_the_last_ones_the_best_is_taken_with_a_message(tmp_path, caplog):
     for step, score in ((1, 5.0), (2, 1.0)):
-        Checkpoints(tmp_path).save(step, state_of(step), best=score)
+        Checkpoints(tmp_path).save(step, state_of(step), score=score)
     for path in tmp_path.glob("step_*"):
         path.write_bytes(path.read_bytes()[:-1])
     resumed = Checkpoints(tmp_path)
     step, state = resumed.latest()
     assert step == 1
     assert same(state, state_of(1))
-    assert "taking the best one" in caplog.text
+    assert "using the best" in caplog.text
     resumed.save(2, state_of(2))
     assert Checkpoints(tmp_path).latest()[0] == 2
 
 
-def test_a_file_of_another_format_is_neither_passed_over_nor_removed(tmp_path):
+def test_a_file_of_another_format_is_neither_skipped_nor_removed(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, state_of(1))
     later = json.dumps({"format": 99})
@@ -252,17 +252,17 @@ def hostile(shape):
 def test_a_shape_beyond_all_memory_is_damage(tmp_path, shape):
     path = tmp_path / "x"
     path.write_bytes(hostile(shape))
-    with pytest.raises(DamagedCheckpointError, match="x is cut short, altered or no"):
+    with pytest.raises(DamagedCheckpointError, match="x is truncated, altered or not"):
         load(path)
 
 
 @pytest.mark.parametrize("step", [float("inf"), float("nan"), -1, 10**400, 2**63, "x", None])
-def test_a_step_that_is_none_is_passed_over(tmp_path, step, caplog):
+def test_a_step_that_is_none_is_skipped(tmp_path, step, caplog):
     Checkpoints(tmp_path).save(1, state_of(1))
     whole = {"mimex": "0", "step": step, "score": None, "state": state_of(2)}
     save(tmp_path / "step_000000000002.safetensors", whole)
     assert Checkpoints(tmp_path).latest()[0] == 1
-    assert "step_000000000002.safetensors holds no step" in caplog.text
+    assert "step_000000000002.safetensors does not contain a valid step" in caplog.text
 
 
 def test_a_file_whose_content_is_no_state_is_damage(tmp_path):

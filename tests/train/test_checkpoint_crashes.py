@@ -22,13 +22,13 @@ from mimex.train.checkpoint import Checkpoints, load, save
 
 def assert_full_disk_is_survived(folder: Path) -> None:
     checkpoints = Checkpoints(folder, keep=2)
-    checkpoints.save(1, {"step": 1}, best=1.0)
+    checkpoints.save(1, {"step": 1}, score=1.0)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     big = {"weights": torch.zeros(500_000)}
     with pytest.raises(OSError, match=r"step_000000000002.*2\.0 MB.*Older checkpoints are intact"):
-        checkpoints.save(2, big, best=2.0)
+        checkpoints.save(2, big, score=2.0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    checkpoints.save(3, {"step": 3}, best=3.0)
+    checkpoints.save(3, {"step": 3}, score=3.0)
     assert checkpoints.best()[0] == 3
 
 
@@ -77,7 +77,7 @@ def save_forever(folder: Path, tell: int) -> None:
     step = 0 if found is None else found[0]
     while True:
         step += 1
-        checkpoints.save(step, {"weights": weights_of(step)}, best=float(step % 7))
+        checkpoints.save(step, {"weights": weights_of(step)}, score=float(step % 7))
         os.write(tell, f"{step} ".encode())
 
 

@@ -8,20 +8,20 @@ CELLS = 24**3
 
 def test_cells_count_once_and_outside_not_at_all():
     coverage = Coverage()
-    assert coverage.share == 0
+    assert coverage.fraction == 0
     coverage.visit(
         np.array([[0.51, 0.01, 0.51], [0.52, 0.02, 0.53], [5.0, 0.0, 0.5], [-0.01, 0, 0]])
     )
-    assert coverage.share == pytest.approx(1 / CELLS)
+    assert coverage.fraction == pytest.approx(1 / CELLS)
     coverage.visit(np.array([[0.57, 0.01, 0.51]]))
-    assert coverage.share == pytest.approx(2 / CELLS)
+    assert coverage.fraction == pytest.approx(2 / CELLS)
 
 
-def test_a_saved_coverage_goes_on():
+def test_a_saved_coverage_is_restored():
     one, other = Coverage(), Coverage()
     one.visit(np.array([[0.5, 0.0, 0.5]]))
     other.load_state_dict(one.state_dict())
-    assert other.share == one.share > 0
+    assert other.fraction == one.fraction > 0
 
 
 def test_points_fall_into_the_cell_that_holds_them():

@@ -67,7 +67,7 @@ def test_several_processes_move_on_together_by_the_episodes_of_all():
     assert together(stages_in_a_process, 2) == [[1.0, 2.0, 2.0]] * 2
 
 
-def test_a_saved_one_goes_on_exactly(env):
+def test_a_saved_one_continues_exactly(env):
     one = Curriculum(env, STAGES, success_rate=1.0, episodes=4)
     for _ in range(3):
         end(one, True, True)

@@ -65,7 +65,7 @@ def test_a_condition_counts_for_the_episode_in_which_it_was_met():
     assert episodes.metrics()["explore/first_lift"] == 2  # steps of both environments
 
 
-def test_the_first_touch_of_an_object_is_told_in_frames_and_saved():
+def test_the_first_touch_of_an_object_is_reported_in_frames_and_saved():
     episodes = Episodes(2, remember=10, frames_per_step=4)
     quiet = np.zeros(2, bool)
     for touched in ([False, False], [False, True], [True, False]):

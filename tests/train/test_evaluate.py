@@ -11,7 +11,7 @@ import mimex.envs  # noqa: F401 (registers the tasks)
 from mimex.agents.encoders import VectorEncoder
 from mimex.agents.ppo import PPO, PPOSettings
 from mimex.envs.experts import expert_for
-from mimex.train.evaluate import evaluate, images, wilson
+from mimex.train.evaluate import evaluate, rollout_images, wilson
 
 
 def agent():
@@ -49,7 +49,7 @@ def test_each_environment_counts_with_its_first_episode():
     assert (result.episodes, result.mean_steps, result.mean_return) == (3, 10.0, 0.0)
 
 
-def test_progress_is_told_after_each_step():
+def test_progress_is_reported_after_each_step():
     made = []
     evaluate(reach(3, episode_steps=10), agent(), seed=1, progress=made.append)
     assert made == list(range(1, 11))
@@ -61,7 +61,7 @@ class ExpertPolicy:
     def __init__(self, env):
         self.env, self.expert = env, expert_for("FrankaReach")(env)
 
-    def policy(self, observation, *, deterministic, step):
+    def policy(self, observation):
         return self.expert.act(self.env)
 
 
@@ -76,7 +76,7 @@ def test_successes_are_counted():
 class Still:
     """A policy that stays where it is."""
 
-    def policy(self, observation, *, deterministic, step):
+    def policy(self, observation):
         return np.zeros(len(observation), np.int64)
 
 
@@ -88,9 +88,9 @@ def test_a_task_that_reports_success_on_winning_alone_may_be_known_to_report_it(
 
 
 @pytest.mark.render
-def test_pictures_show_each_step_of_an_episode():
+def test_images_show_each_step_of_an_episode():
     env = reach(1, episode_steps=4, render_mode="rgb_array")
-    frames = list(images(env, agent(), seed=0))
+    frames = list(rollout_images(env, agent(), seed=0))
     env.close()
     assert len(frames) == 4
     assert frames[0].dtype == np.uint8

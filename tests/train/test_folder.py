@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from mimex.track.sinks import JSONLines
+from mimex.track.jsonl import JSONLines
 from mimex.train.folder import (
+    ConfigMismatchError,
     FolderInUseError,
     FolderLostError,
     LostCheckpointsError,
-    OtherConfigError,
     RunFolder,
 )
 
 CONFIG = {"task": "FrankaReach", "steps": 100, "ppo": {"epochs": 5, "clip": 0.1}, "out": "x"}
 
 
-def claim(path: Path, config: dict, force_keys: tuple[str, ...] = ()) -> None:
+def claim(path: Path, config: dict, may_change: tuple[str, ...] = ()) -> None:
     with RunFolder(path) as run:
-        run.claim(config, force_keys)
+        run.claim(config, may_change)
 
 
 def test_a_new_folder_gets_its_settings_and_what_made_it(tmp_path):
@@ -57,7 +57,7 @@ def test_other_settings_are_refused_with_every_difference_shown(tmp_path):
     claim(tmp_path, CONFIG)
     before = (tmp_path / "config.json").read_text()
     other = {"task": "KukaPick", "steps": 100, "ppo": {"epochs": 5, "clip": 0.2}, "seed": 1}
-    with pytest.raises(OtherConfigError) as caught:
+    with pytest.raises(ConfigMismatchError) as caught:
         claim(tmp_path, other)
     assert str(caught.value).splitlines()[1:-1] == [
         '  out: "x" there, not set now',
@@ -71,7 +71,7 @@ def test_other_settings_are_refused_with_every_difference_shown(tmp_path):
 def test_settings_that_may_differ_are_taken_over(tmp_path):
     claim(tmp_path, CONFIG)
     longer = CONFIG | {"steps": 500, "ppo": {"epochs": 9, "clip": 0.1}}
-    with pytest.raises(OtherConfigError, match=r"ppo\.epochs"):
+    with pytest.raises(ConfigMismatchError, match=r"ppo\.epochs"):
         claim(tmp_path, longer, ("steps", "ppo.clip", "pp"))
     claim(tmp_path, longer, ("steps", "ppo"))
     assert RunFolder(tmp_path).config == longer
@@ -207,14 +207,14 @@ def test_a_row_that_lost_its_newline_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(("cut", "lost"), [(10, 1), (30, 2), (60, 3), (1000, 4)])
-def test_rows_that_are_missing_up_to_the_checkpoint_are_told(tmp_path, cut, lost):
+def test_rows_that_are_missing_up_to_the_checkpoint_are_reported(tmp_path, cut, lost):
     text, notes = restored(tmp_path, "".join(ROWS)[:-cut], 30, 4)
     assert text == "".join(ROWS[: 4 - lost])
-    assert f"metrics.jsonl lacks {lost} rows of those up to step 30" in notes[0]
+    assert f"metrics.jsonl lacks {lost} rows up to step 30" in notes[0]
 
 
 @pytest.mark.parametrize("rows", [4, None])
-def test_metrics_that_are_gone_are_told(tmp_path, rows):
+def test_metrics_that_are_gone_are_reported(tmp_path, rows):
     notes = RunFolder(tmp_path).restore_metrics((30, rows), first_save=100)
     assert "metrics.jsonl lacks" in notes[0]
     assert list(tmp_path.iterdir()) == []
@@ -224,7 +224,7 @@ def test_rows_from_before_the_first_checkpoint_are_put_aside(tmp_path):
     run = RunFolder(tmp_path)
     run.metrics.write_text("".join(ROWS))
     (notes,) = [run.restore_metrics(None, first_save=30)]
-    assert "4 rows are now in" in notes[0]
+    assert "4 rows moved to" in notes[0]
     assert (tmp_path / "metrics.before.jsonl").read_text() == "".join(ROWS)
     assert not run.metrics.exists()
 
@@ -233,7 +233,7 @@ def test_a_first_checkpoint_that_could_not_be_written_is_no_lost_one(tmp_path):
     run = RunFolder(tmp_path)
     run.metrics.write_text("".join(ROWS))
     run.checkpoints.mkdir()  # whose first file did not fit the disk
-    assert "4 rows are now in" in run.restore_metrics(None, first_save=30)[0]
+    assert "4 rows moved to" in run.restore_metrics(None, first_save=30)[0]
     run.metrics.write_text(ROWS[0])  # ended sooner the next time
     run.restore_metrics(None, first_save=30)
     assert (tmp_path / "metrics.before.jsonl").read_text() == "".join(ROWS)

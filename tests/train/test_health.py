@@ -14,7 +14,7 @@ from mimex.agents.on_policy import LoopSettings
 from mimex.agents.ppo import PPO, PPOAgent, PPOSettings
 from mimex.track.clock import Clock
 from mimex.train.episodes import Episodes
-from mimex.train.health import RECENT, Health, diagnosis, health_after
+from mimex.train.health import RECENT, Health, all_warnings, health_after
 from mimex.train.runner import Training
 
 WELL = {
@@ -33,18 +33,18 @@ def said(*changes, first=WELL):
     words = []
     for change in ({}, *changes):
         for _ in range(2 * RECENT):
-            words += health.look(first | change)
+            words += health.check(first | change)
     return words
 
 
-def test_where_all_is_well_nothing_is_said():
+def test_healthy_training_has_no_warnings():
     assert said({"ppo/approx_kl": 0.005, "ppo/std": 0.3, "train/episode_steps": 300.0}) == []
 
 
 @pytest.mark.parametrize(
     ("change", "what", "remedy"),
     [
-        ({"ppo/approx_kl": 1e-6}, "stopped moving", "--ppo.lr-schedule adaptive"),
+        ({"ppo/approx_kl": 1e-6}, "stopped changing", "--ppo.lr-schedule adaptive"),
         ({"train/episode_steps": 15.0}, "shorter, from 400 steps to", "--bonus"),
         ({"ppo/std": 0.1}, "std has collapsed, from 1 to 0.1", "--ppo.min-std"),
         ({"ppo/explained_variance": -0.2}, "explains nothing", "--ppo.normalize-values"),
@@ -97,15 +97,15 @@ def test_a_remedy_that_not_every_task_has_says_which_do():
 def test_one_bad_update_is_no_alarm():
     health = Health()
     rows = [WELL] * RECENT + [WELL | {"ppo/explained_variance": -1.0}] + [WELL] * RECENT
-    assert [words for row in rows for words in health.look(row)] == []
+    assert [words for row in rows for words in health.check(row)] == []
 
 
-def test_episodes_that_get_short_at_once_are_told_of():
+def test_episodes_that_get_short_at_once_are_reported():
     """As on sparse FrankaReach with 512 environments: 61 steps at best, 19 after 20 updates."""
     lengths = [15.0, 35.0, 50.0, 60.0, 61.0, 61.0, 60.0, 58.0, *range(55, 20, -3), *[19.0] * 8]
     health = Health()
     rows = [{"train/episode_steps": float(steps), "train/success": 0.0} for steps in lengths]
-    words = [w for row in rows for w in health.look(row)]
+    words = [w for row in rows for w in health.check(row)]
     assert len(words) == 1
     assert "shorter" in words[0]
 
@@ -113,10 +113,10 @@ def test_episodes_that_get_short_at_once_are_told_of():
 def test_a_run_that_continues_does_not_say_it_again(tmp_path):
     rows = [WELL] * RECENT + [WELL | {"ppo/std": 0.01}] * 2 * RECENT
     metrics = tmp_path / "metrics.jsonl"
-    assert health_after(metrics).look(WELL) == []
+    assert health_after(metrics).check(WELL) == []
     metrics.write_text("".join(json.dumps({"step": i} | row) + "\n" for i, row in enumerate(rows)))
-    assert health_after(metrics).look(rows[-1]) == []
-    ((step, words),) = diagnosis({"step": i} | row for i, row in enumerate(rows))
+    assert health_after(metrics).check(rows[-1]) == []
+    ((step, words),) = all_warnings({"step": i} | row for i, row in enumerate(rows))
     assert "collapsed" in words
     assert RECENT < step < 2.5 * RECENT
 
@@ -144,18 +144,18 @@ def run(**settings):
 def alarms(rows, most):
     health = Health()
     for _, row in zip(range(most), rows, strict=False):
-        words = health.look(row)
+        words = health.check(row)
         if words:
             return words
     return []
 
 
 @pytest.mark.slow
-def test_a_real_agent_that_ends_its_episodes_is_told_of():
+def test_a_real_agent_that_ends_its_episodes_is_reported():
     rows = run(lr_schedule="adaptive", normalize_values=True, clip_per_network=True, clip=0.2)
     assert any("episodes have become shorter" in words for words in alarms(rows, 400))
 
 
-def test_a_real_policy_that_stands_still_is_told_of():
+def test_a_real_policy_that_does_not_change_is_reported():
     (words, *_) = alarms(run(lr=1e-9), 2 * RECENT)
-    assert "stopped moving" in words
+    assert "stopped changing" in words

@@ -34,10 +34,10 @@ def test_cells_hold_visits_and_the_mean_bonus():
 def test_a_record_begins_a_new_map_but_not_a_new_coverage():
     novelty = NoveltyMap(HandPlanes())
     novelty.visit(HANDS, np.ones(4))
-    assert novelty.share == 2 / 576
+    assert novelty.coverage == 2 / 576
     novelty.take()
     assert sum(int(plane["visits"].sum()) for plane in novelty.take()) == 0
-    assert novelty.share == 2 / 576
+    assert novelty.coverage == 2 / 576
 
 
 def test_the_map_from_above_is_the_coverage_without_its_height():
@@ -66,7 +66,7 @@ def test_nothing_is_lost_before_the_principal_axes_are_known():
 
 
 @pytest.mark.parametrize("saved_after", [100, FIRST_STATES + 50])
-def test_a_saved_map_goes_on_exactly(tmp_path, saved_after):
+def test_a_saved_map_continues_exactly(tmp_path, saved_after):
     rng = np.random.default_rng(3)
     states, bonus = rng.normal(size=(FIRST_STATES + 500, 4)), rng.uniform(size=FIRST_STATES + 500)
     straight, first = NoveltyMap(PrincipalPlane()), NoveltyMap(PrincipalPlane())
@@ -77,7 +77,7 @@ def test_a_saved_map_goes_on_exactly(tmp_path, saved_after):
     resumed.load_state_dict(first.state_dict())
     first.visit(states[:50], bonus[:50])  # must not change what was saved
     resumed.visit(states[saved_after:], bonus[saved_after:])
-    assert resumed.share == straight.share
+    assert resumed.coverage == straight.coverage
     write_record(tmp_path / "a", 5, straight)
     write_record(tmp_path / "b", 5, resumed)
     name = "novelty/step_000000000005.safetensors"

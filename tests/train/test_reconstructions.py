@@ -3,7 +3,7 @@ import torch
 
 from mimex import RND, MIMEx, Window
 from mimex.contracts import SHOWN_WINDOWS as WINDOWS
-from mimex.train.reconstructions import NUMBERS, reconstructions
+from mimex.train.novelty import MAX_FEATURES, reconstructions
 
 
 def windows(count=9, numbers=3):
@@ -14,7 +14,7 @@ def windows(count=9, numbers=3):
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normalize):
+def test_reconstructions_show_full_windows_masks_and_predictions(normalize):
     bonus, shown = MIMEx(3, mask_type="time", seed=1, normalize=normalize), windows()
     shown.features.mul_(3)
     bonus.learn(shown)
@@ -32,28 +32,28 @@ def test_a_film_shows_full_windows_what_was_hidden_and_what_was_filled_in(normal
     torch.testing.assert_close(film["reward"], paid)
 
 
-def test_filming_changes_nothing():
+def test_reconstructing_changes_nothing():
     filmed, other = MIMEx(3, seed=1), MIMEx(3, seed=1)
     reconstructions(filmed, {"first": windows()})
     torch.testing.assert_close(filmed.learn(windows())[0], other.learn(windows())[0])
 
 
-def test_of_many_numbers_those_that_differ_most_are_kept():
-    shown = windows(numbers=NUMBERS + 10)
+def test_of_many_features_those_with_most_variance_are_kept():
+    shown = windows(numbers=MAX_FEATURES + 10)
     shown.features[..., 3:13] *= 1e-3
-    [film] = reconstructions(MIMEx(NUMBERS + 10, seed=1), {"first": shown})
-    assert film["numbers"].tolist() == [0, 1, 2, *range(13, NUMBERS + 10)]
+    [film] = reconstructions(MIMEx(MAX_FEATURES + 10, seed=1), {"first": shown})
+    assert film["numbers"].tolist() == [0, 1, 2, *range(13, MAX_FEATURES + 10)]
     torch.testing.assert_close(
         film["features"], shown.features[1 : 1 + WINDOWS, :, film["numbers"]]
     )
 
 
-def test_a_bonus_that_fills_in_nothing_has_no_film():
+def test_a_bonus_without_reconstruction_has_none():
     assert reconstructions(RND(3, seed=1), {"first": windows()}) == []
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_a_film_of_a_bonus_with_an_encoder_shows_the_encoded_features(normalize):
+def test_reconstructions_of_a_bonus_with_an_encoder_show_the_encoded_features(normalize):
     shown = windows(numbers=30)
     bonus = MIMEx(encoder=lambda x: x[:, :4] * 2, mask_type="time", seed=1, normalize=normalize)
     bonus.learn(shown)

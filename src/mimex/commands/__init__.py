@@ -1,1 +1,1 @@
-"""The commands of `mimex`, one a file; each has `run(arguments) -> exit code`."""
+"""The commands of `mimex`; each file has `run(arguments) -> exit code`."""

@@ -1,8 +1,7 @@
-"""`mimex demo`: a game and a robot's task that plain PPO does not solve, and PPO with MIMEx does.
+"""`mimex demo`: plain PPO and PPO with MIMEx on two tasks with sparse reward.
 
-The game is ``gym/mimex/FlagCar-v0``, MountainCar whose only reward is 1 at the flag. The robot is
-FrankaReachUp, an arm that is rewarded at one point above it. Noise finds neither. Plain PPO and PPO
-with MIMEx have the same number of steps.
+The tasks are ``gym/mimex/FlagCar-v0``, MountainCar with a reward of 1 at the flag only, and
+FrankaReachUp, an arm that is rewarded at one point above it. Random actions solve neither.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ STEPS = {"car": 60_000, "robot": 1_000_000}
 QUICK_STEPS = {"car": 6144, "robot": 49_152}  # three rollouts, the first of them a warm-up
 METHODS = {"plain PPO": "none", "PPO with MIMEx": "mimex"}
 PANELS = {
-    "MountainCar with the flag alone: success": ("car", "train/success"),
-    "FrankaReachUp: success": ("robot", "eval/success"),
-    "FrankaReachUp: grid visited": ("robot", "explore/coverage"),
+    "FlagCar: success rate": ("car", "train/success"),
+    "FrankaReachUp: success rate": ("robot", "eval/success"),
+    "FrankaReachUp: coverage": ("robot", "explore/coverage"),
     "FrankaReachUp: std of the policy": ("robot", "ppo/std"),
 }
 
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Train plain PPO and PPO with MIMEx on a game and on a robot's task, and compare them.
+    """Train plain PPO and PPO with MIMEx on a game and a robot task, and compare them.
 
-    Leaves the runs, their curves (curves.png) and a video of the robot (policy.mp4).
+    Writes the runs, their learning curves (curves.png) and a video of the robot (policy.mp4).
     """
 
     out: Path = Path("demo")
-    """Folder for the results; the same command continues there."""
+    """Folder of the results; the same command resumes there."""
     quick: bool = False
-    """Take a few steps only, to see that everything works: too few to learn, and no video."""
+    """Train for a few steps only, as a test of the installation; no video."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line, trains, draws and evaluates."""
+    """Runs the command."""
     config = tyro.cli(DemoConfig, args=arguments, prog="mimex demo")
     import mujoco  # noqa: F401 (missing packages are reported before the training)
 
@@ -60,20 +59,20 @@ def run(arguments: Sequence[str]) -> int:
             return code
     draw(out)
     for (task, name), (label, bonus) in product(TASKS.items(), METHODS.items()):
-        found = curve(out / f"{task}-{bonus}", "train/success")[-1:] or [(0.0, 0.0)]
-        print(f"{name}, {label}: success in {found[0][1]:.0%} of the last training episodes")
+        last = curve(out / f"{task}-{bonus}", "train/success")[-1:] or [(0.0, 0.0)]
+        print(f"{name}, {label}: success in {last[0][1]:.0%} of the last training episodes")
     video = ["--episodes", "16"] if config.quick else ["--video", str(out / "policy.mp4")]
     return evaluation.run([str(out / "robot-mimex"), *video])
 
 
 def curve(folder: Path, name: str) -> list[tuple[float, float]]:
-    """A metric of a run over millions of steps."""
+    """Returns steps (in millions) and values of a metric of a run."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [(row["step"] / 1e6, row[name]) for row in rows if name in row]
 
 
 def draw(out: Path) -> None:
-    """Draws the curves of both methods on both tasks."""
+    """Draws the learning curves of both methods on both tasks."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(16, 3), layout="constrained")

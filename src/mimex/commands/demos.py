@@ -1,6 +1,6 @@
-"""`mimex demos`: demonstrations of a task as a Minari dataset, by its expert or by a policy.
+"""`mimex demos`: record demonstrations of an expert or a policy as a Minari dataset.
 
-Episode k begins as ``gymnasium.make(...).reset(seed=SEED + k)`` does, so that its actions can be
+Episode k starts like ``gymnasium.make(...).reset(seed=SEED + k)``, so that its actions can be
 replayed in the environment that the dataset recovers.
 """
 
@@ -34,73 +34,45 @@ from mimex.nn.parallel import use_workers
 from mimex.track.display import Display
 
 PARALLEL_ENVS, PARALLEL_IMAGE_ENVS = 64, 16
-"""Episodes collected at once; fewer of images, which fill memory."""
+"""Number of parallel environments; fewer for images, which need much memory."""
 
-GIVE_UP = 10
-"""With --only-success, episodes to try for each that is asked for."""
+MAX_ATTEMPTS = 10
+"""With --only-success, attempted episodes per requested one."""
 
 
 @dataclass(frozen=True)
 class DemosConfig:
     """Record demonstrations of a PixMC-Sparse task as a Minari dataset.
 
-    The scripted expert acts, unless --policy or --pretrained names a policy. The dataset goes to
-    Minari's folder (MINARI_DATASETS_PATH, or ~/.minari/datasets); minari.load_dataset reads it.
+    They are recorded by the scripted expert, or by the policy of --policy or --pretrained. The
+    dataset is written to Minari's folder (MINARI_DATASETS_PATH, or ~/.minari/datasets).
     """
 
     task: tyro.conf.Positional[str]
-    """The task, for example FrankaPick."""
+    """The task, such as FrankaPick."""
     episodes: int = 100
     """Number of episodes."""
     policy: Path | None = None
-    """A run folder whose policy acts, without noise."""
+    """Run folder of a policy, which acts without noise."""
     pretrained: bool = False
-    """The task's shipped policy acts."""
+    """Use the pretrained policy of the task."""
     checkpoint: Which = "latest"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run."""
     reward: str | None = None
-    """dense, sparse or sparser; by default the policy's own, and for the expert sparse."""
+    """dense, sparse or sparser; by default that of the policy, or sparse for the expert."""
     observation: str | None = None
-    """What the expert's episodes record: oracle (by default), robot or pixels. A policy's episodes
-    record what it observes."""
+    """Observation of the expert's episodes: oracle (default), robot or pixels. A policy's episodes
+    have its own observation."""
     only_success: bool = False
     """Record successful episodes only."""
     seed: int = 0
-    """Seed of the first episode; each further one has the next."""
+    """Seed of the first episode; the seeds of the others follow."""
     name: str | None = None
-    """The dataset's id; by default mimex/TASK/expert-v0, or policy-v0 or pretrained-v0."""
-
-
-@dataclass(frozen=True)
-class Episode:
-    """An episode of T steps.
-
-    Attributes:
-        seed: The seed that it began with.
-        observations: ``(T + 1, ...)``, or a dict of such.
-        actions: ``(T, A)``.
-        rewards: ``(T,)``.
-        terminations: ``(T,)``.
-        truncations: ``(T,)``.
-        successes: ``(T + 1,)``, whether the task counted as solved.
-    """
-
-    seed: int
-    observations: Any
-    actions: NDArray[Any]
-    rewards: NDArray[Any]
-    terminations: NDArray[np.bool_]
-    truncations: NDArray[np.bool_]
-    successes: NDArray[np.bool_]
-
-    @property
-    def success(self) -> bool:
-        """Whether the episode ended as a success."""
-        return bool(self.successes[-1])
+    """Id of the dataset; by default mimex/TASK/expert-v0 (or policy-v0, pretrained-v0)."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line, records and writes."""
+    """Runs the command."""
     config = tyro.cli(DemosConfig, args=arguments, prog="mimex demos")
     if config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
@@ -115,26 +87,26 @@ def run(arguments: Sequence[str]) -> int:
 
     choose("the task", config.task, NAMES)
     use_workers(1)
-    played, agent, actor = _chosen(config)
+    settings, trained, actor = _select(config)
     name = config.name or f"mimex/{config.task}/{actor}-v0"
     namespace = parse_dataset_id(name)[0]
     final = get_dataset_path(name)
     if final.exists():
         raise ValueError(
-            f"the dataset {name} is there already ({final}): choose another --name, or remove it "
-            f"with `minari delete {name}`"
+            f"the dataset {name} exists ({final}): choose another --name, or remove it with "
+            f"`minari delete {name}`"
         )
-    most = PARALLEL_IMAGE_ENVS if played.observation == "pixels" else PARALLEL_ENVS
-    env = make_env(played, min(config.episodes, most))
+    most = PARALLEL_IMAGE_ENVS if settings.observation == "pixels" else PARALLEL_ENVS
+    env = make_env(settings, min(config.episodes, most))
     aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=get_dataset_path()))
     try:
-        policy = agent or Untrained("expert", played.task, env, config.seed)
+        policy = trained or Untrained("expert", settings.task, env, config.seed)
         (aside / "dataset").mkdir()
         storage = MinariStorage.new(
             aside / "dataset" / "data",
             observation_space=env.single_observation_space,
             action_space=env.single_action_space,
-            env_spec=_spec(played),
+            env_spec=_spec(settings),
         )
         storage.update_metadata(
             {
@@ -142,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
                 "minari_version": minari_version,
                 "algorithm_name": actor,
                 "author": {"mimex"},
-                "description": f"{played.task}, reward {played.reward}, by the {actor} of mimex.",
+                "description": f"{settings.task}, reward {settings.reward}, by mimex's {actor}.",
                 "requirements": [f"mimex[envs]=={__version__}"],
             }
         )
@@ -151,32 +123,30 @@ def run(arguments: Sequence[str]) -> int:
             sync(file)
         if namespace is not None and namespace not in list_local_namespaces():
             create_namespace(namespace)
-        (aside / "dataset").rename(final)  # whole or not at all
+        (aside / "dataset").rename(final)  # atomic
     finally:
         env.close()
         shutil.rmtree(aside)
-    print(f"{name}: {config.episodes} episodes, {successes} of them successes, in {final}")
+    print(f"{name}: {config.episodes} episodes, {successes} of them successful, in {final}")
     print(f'minari.load_dataset("{name}")')
     return 0
 
 
-def _chosen(config: DemosConfig) -> tuple[TrainConfig, Policy | None, str]:
-    """The settings of the environments, what acts (None for the expert), and its name."""
-    agent: Policy
+def _select(config: DemosConfig) -> tuple[TrainConfig, Policy | None, str]:
+    """Returns the settings of the environments, the policy (None: the expert), and its name."""
     if config.policy is None and not config.pretrained:
         expert = preset("cpu", config.observation, config.task, reward=config.reward)
         return replace(expert, reward=config.reward or "sparse").checked(), None, "expert"
     if config.policy is not None and config.pretrained:
-        raise ValueError("--policy and --pretrained both choose what acts: leave one out")
-    if config.policy is not None:
-        trained, agent, _ = load_agent(config.policy, config.checkpoint)
-        actor = "policy"
-    else:
-        trained, agent, _ = load_pretrained(config.task)
-        actor = "pretrained"
+        raise ValueError("--policy and --pretrained both select a policy: leave one out")
+    trained, policy, _ = (
+        load_pretrained(config.task)
+        if config.policy is None
+        else load_agent(config.policy, config.checkpoint)
+    )
     if trained.task != config.task:
         raise ValueError(
-            f"the task is {config.task}, but {config.policy} was trained on {trained.task}: name "
+            f"the task is {config.task}, but {config.policy} was trained on {trained.task}: use "
             "that task"
         )
     if config.observation not in (None, trained.observation):
@@ -184,54 +154,45 @@ def _chosen(config: DemosConfig) -> tuple[TrainConfig, Policy | None, str]:
             f"--observation is {config.observation!r}, but the policy observes "
             f"{trained.observation!r}: leave it out"
         )
-    return replace(trained, reward=config.reward or trained.reward).checked(), agent, actor
+    actor = "pretrained" if config.pretrained else "policy"
+    return replace(trained, reward=config.reward or trained.reward).checked(), policy, actor
 
 
 def _record(
     config: DemosConfig, env: VectorEnv[Any, Any, Any], policy: Policy, storage: Any
 ) -> int:
-    """Writes episodes to a dataset as they are made; returns how many succeeded."""
-    from minari.data_collector import EpisodeBuffer
-
+    """Writes episodes to a dataset; returns the number of successful ones."""
     seed, written, tried, successes = config.seed, 0, 0, 0
     title = f"{config.episodes} episodes of {config.task} -> {storage.metadata['dataset_id']}"
     console = Console(stderr=True)
     with Display(config.episodes, title, unit="episodes", console=console) as display:
         while written < config.episodes:
-            if tried >= GIVE_UP * config.episodes:
+            if tried >= MAX_ATTEMPTS * config.episodes:
                 raise ValueError(
-                    f"--only-success: {written} of {tried} episodes were successes, fewer than "
-                    f"the {config.episodes} asked for: leave it out, ask for fewer, or use a "
+                    f"--only-success: {written} of {tried} episodes were successful, fewer than "
+                    f"the {config.episodes} requested: leave it out, request fewer, or use a "
                     "better policy"
                 )
             seeds = range(seed, seed + env.num_envs)
-            made = [e for e in episodes(env, policy, seeds) if e.success or not config.only_success]
-            made = made[: config.episodes - written]
-            storage.update_episodes(
-                EpisodeBuffer(
-                    seed=episode.seed,
-                    observations=episode.observations,
-                    actions=episode.actions,
-                    rewards=episode.rewards,
-                    terminations=episode.terminations,
-                    truncations=episode.truncations,
-                    infos={"success": episode.successes},
-                )
-                for episode in made
-            )
+            new = list(episodes(env, policy, seeds))
+            if config.only_success:
+                new = [episode for episode in new if episode.infos["success"][-1]]
+            new = new[: config.episodes - written]
+            storage.update_episodes(new)
+            written += len(new)
+            successes += sum(bool(episode.infos["success"][-1]) for episode in new)
             seed, tried = seed + env.num_envs, tried + env.num_envs
-            written, successes = written + len(made), successes + sum(e.success for e in made)
             display.update(written, {"eval/success": successes / max(written, 1)})
     return successes
 
 
-def episodes(
-    env: VectorEnv[Any, Any, Any], policy: Policy, seeds: Sequence[int]
-) -> Iterator[Episode]:
-    """One episode for each environment and seed, in the order of the seeds."""
+def episodes(env: VectorEnv[Any, Any, Any], policy: Policy, seeds: Sequence[int]) -> Iterator[Any]:
+    """Yields one episode per environment, in the order of seeds, as Minari's ``EpisodeBuffer``."""
+    from minari.data_collector import EpisodeBuffer
+
     count, dtype = env.num_envs, env.single_action_space.dtype
     observation, _ = env.reset(seed=list(seeds))  # type: ignore[arg-type]  # one for each
-    observations, steps = [_copied(observation)], list[tuple[NDArray[Any], ...]]()
+    observations, steps = [deepcopy(observation)], list[tuple[NDArray[Any], ...]]()
     lengths = np.zeros(count, np.int64)  # 0 while an episode runs
     finals: list[Any] = [None] * count
     while not lengths.all():
@@ -239,31 +200,25 @@ def episodes(
         observation, rewards, terminated, truncated, info = env.step(actions)
         ended = terminated | truncated
         success = info["success"].copy()
-        if ended.any():  # there, `info` and the observation are about the next episode
+        if ended.any():  # there, observation and info belong to the next episode
             success[ended] = info["final_info"]["success"][ended]
         for row in np.flatnonzero(ended & (lengths == 0)).tolist():
             lengths[row], finals[row] = len(steps) + 1, info["final_obs"][row]
-        observations.append(_copied(observation))
+        observations.append(deepcopy(observation))
         steps.append((actions, rewards.copy(), terminated.copy(), truncated.copy(), success))
     columns = [np.stack(column) for column in zip(*steps, strict=True)]  # each (steps, N, ...)
     for row, (seed, length) in enumerate(zip(seeds, lengths.tolist(), strict=True)):
         actions, rewards, terminated, truncated, success = (x[:length, row] for x in columns)
-        first = [_row(some, row) for some in observations[:length]]
-        yield Episode(
-            seed,
-            _stacked([*first, finals[row]]),
-            actions,
-            rewards,
-            terminated,
-            truncated,
-            np.append(False, success),
+        observed = _stack([*(_row(each, row) for each in observations[:length]), finals[row]])
+        yield EpisodeBuffer(
+            seed=seed,
+            observations=observed,
+            actions=actions,
+            rewards=rewards,
+            terminations=terminated,
+            truncations=truncated,
+            infos={"success": np.append(False, success)},
         )
-
-
-def _copied(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: part.copy() for key, part in observation.items()}
-    return observation.copy()
 
 
 def _row(observation: Any, row: int) -> Any:
@@ -272,14 +227,14 @@ def _row(observation: Any, row: int) -> Any:
     return observation[row]
 
 
-def _stacked(observations: Sequence[Any]) -> Any:
+def _stack(observations: Sequence[Any]) -> Any:
     if isinstance(observations[0], dict):
-        return {key: np.stack([some[key] for some in observations]) for key in observations[0]}
+        return {key: np.stack([each[key] for each in observations]) for key in observations[0]}
     return np.stack(observations)
 
 
 def _spec(config: TrainConfig) -> Any:
-    """What Gymnasium makes the same environment from."""
+    """Returns the Gymnasium spec of the recorded environment."""
     spec = deepcopy(gymnasium.spec(f"mimex/{config.task}-v0"))
     kinds = {"reward": config.reward, "observation": config.observation}
     spec.kwargs |= {**kinds, **changed_world(config)}

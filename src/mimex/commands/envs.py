@@ -1,4 +1,4 @@
-"""`mimex envs`: our tasks, those of the DeepMind Control suite, and how to name others."""
+"""`mimex envs`: list the tasks."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class EnvsConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the tables."""
+    """Runs the command."""
     tyro.cli(EnvsConfig, args=arguments, prog="mimex envs")
     console = Console()
     if find_spec("mujoco"):
         console.print(_pixmc())
-    else:  # which compiles the tasks' models, where their figures come from
+    else:  # sizes of actions and observations come from the compiled models
         names = "  ".join(NAMES)
         console.print(f"PixMC-Sparse: {names}", soft_wrap=True)
         missing = f"(they need mujoco, which is not installed: {pip_install('envs')})"
         console.print(missing, markup=False, soft_wrap=True)
     console.print(_suite())
-    console.print("and gym/ID for any id of Gymnasium, gym/MODULE:ID for one of a module of yours")
+    console.print("and gym/ID for any Gymnasium id, or gym/MODULE:ID for your own module")
     return 0
 
 
 def _pixmc() -> Table:
     steps = Settings().success_steps
-    table = Table(title="PixMC-Sparse on MuJoCo, gymnasium ids mimex/TASK-v0")
+    table = Table(title="PixMC-Sparse (mimex[envs]), Gymnasium ids mimex/TASK-v0")
     for column in ("task", "steps dense", "steps sparse", "action", "oracle"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    table.add_column(f"success, for {steps} steps in a row")
+    table.add_column(f"success condition, for {steps} consecutive steps")
     for task in NAMES:
         changed = VARIANTS[task][1] if task in VARIANTS else {}
         robot, kind = robot_and_kind(task)
@@ -63,9 +63,9 @@ def _pixmc() -> Table:
 
 
 def _suite() -> Table:
-    table = Table(title="DeepMind Control suite, of the extra dmc; gymnasium ids are the same")
+    table = Table(title="DeepMind Control suite (mimex[dmc]), same Gymnasium ids")
     table.add_column("domain")
-    table.add_column(f"{PREFIX}DOMAIN_TASK; those of the MIMEx paper are marked with *")
+    table.add_column(f"{PREFIX}DOMAIN_TASK; * marks the tasks of the MIMEx paper")
     for domain, tasks in SUITE.items():
         marked = (t + "*" * (f"{domain}_{t}" in PUBLISHED) for t in tasks.split())
         table.add_row(domain, "  ".join(marked))

@@ -1,4 +1,4 @@
-"""`mimex export`: a run's policy as one small file, ONNX or safetensors, that needs no PyTorch."""
+"""`mimex export`: write a policy to an ONNX or safetensors file that needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -13,47 +13,46 @@ import tyro
 from rich.console import Console
 
 from mimex import __version__
-from mimex.commands.build import Which, make_env
+from mimex.commands.build import Which
+from mimex.commands.eval import evaluate_with_progress, success_line
 from mimex.commands.pretrained import policy_of_run
-from mimex.config import TrainConfig
-from mimex.contracts import episode_steps
 from mimex.extras import optional_import
 from mimex.files import replacing
 from mimex.nn.parallel import use_workers
 from mimex.policies import SUFFIX, MLPPolicy, card_path, load_policy
-from mimex.track.display import Display
-from mimex.train.evaluate import evaluate, wilson
+from mimex.train.evaluate import Evaluation
 
 OPSET, IR_VERSION = 17, 8
-"""Of 2022, so that old runtimes on robots read it too; the graph needs nothing newer."""
+"""Versions of 2022, which older runtimes support."""
 
 ONNX_ACTIVATIONS = {"selu": "Selu", "elu": "Elu", "tanh": "Tanh", "relu": "Relu"}
 
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Write the deterministic policy of a PPO run to a file, from raw observation to action.
+    """Write the deterministic policy of a PPO run to a file.
 
-    Normalization and clipping are included. An .onnx file runs under onnxruntime and other
-    runtimes; a .safetensors file is for mimex.load_policy, with a model card (.json) beside it.
+    It maps raw observations to actions, with normalization and clipping. An .onnx file is for
+    onnxruntime and other runtimes; a .safetensors file with its model card (.json) is for
+    mimex.load_policy.
     """
 
     run: tyro.conf.Positional[Path]
-    """The run folder."""
+    """Run folder."""
     out: tyro.conf.Positional[Path]
     """The file to write: NAME.onnx or NAME.safetensors."""
     checkpoint: Which = "latest"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run."""
     episodes: int = 256
-    """Episodes to evaluate for the model card of a .safetensors file."""
+    """Number of evaluation episodes for the model card of a .safetensors file."""
     seed: int = 1_000_000
-    """Seed of these episodes."""
+    """Random seed of these episodes."""
     trust_modules: tuple[str, ...] = ()
     """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and exports."""
+    """Runs the command."""
     config = tyro.cli(ExportConfig, args=arguments, prog="mimex export")
     if config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
@@ -69,12 +68,10 @@ def run(arguments: Sequence[str]) -> int:
             aside.write_bytes(content)
     else:
         trained, policy, step = policy_of_run(config.run, config.checkpoint, config.trust_modules)
-        card = pack(trained, policy, config.out, episodes=config.episodes, seed=config.seed)
-        if (success := card["success"]) is not None:
-            console.print(
-                f"success {success['rate']:.1%} (95 % interval {success['low']:.1%} to "
-                f"{success['high']:.1%}, {success['successes']} of {card['episodes']} episodes)"
-            )
+        result = evaluate_with_progress(trained, policy.rounded(), config.episodes, config.seed)
+        save_with_card(policy, config.out, result, config.seed)
+        if result.successes is not None:
+            console.print(success_line(result))
         console.print(f"card    {card_path(config.out)}")
     console.print(
         f"policy  {config.out} ({config.out.stat().st_size / 1000:.0f} kB, step {step:,})"
@@ -82,39 +79,28 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def pack(
-    trained: TrainConfig, policy: MLPPolicy, path: Path, *, episodes: int, seed: int
-) -> dict[str, Any]:
-    """Writes a policy and its model card, after an evaluation of what the file holds."""
-    env = make_env(trained, episodes)
-    title = f"{episodes} episodes of {trained.title}"
-    try:
-        with Display(episode_steps(env), title, console=Console(stderr=True)) as display:
-            result = evaluate(env, policy.rounded(), seed=seed, progress=display.advance)
-    finally:
-        env.close()
-    success = None
+def save_with_card(policy: MLPPolicy, path: Path, result: Evaluation, seed: int) -> None:
+    """Writes a policy and its model card, with the results of an evaluation."""
+    metrics, success = result.metrics(), None
     if result.successes is not None:
-        low, high = wilson(result.successes, episodes)
-        rate = result.successes / episodes
-        success = {"successes": result.successes, "rate": rate, "low": low, "high": high}
+        names = {"rate": "eval/success", "low": "eval/success_low", "high": "eval/success_high"}
+        success = {"successes": result.successes} | {key: metrics[x] for key, x in names.items()}
     card = {
         **policy.card,
-        "episodes": episodes,
+        "episodes": result.episodes,
         "episodes_seed": seed,
         "success": success,
         "return": result.mean_return,
         "packed_by": __version__,
     }
     replace(policy, card=card).save(path)
-    load_policy(path)  # what cannot be read back is an error here, not with whoever uses it
-    return card
+    load_policy(path)  # raises an error now if the file cannot be read back
 
 
 def onnx_model(policy: MLPPolicy) -> Any:
-    """A policy as an ONNX model: float32 observations ``(batch, ...)`` to actions.
+    """Returns an ONNX model from float32 observations ``(batch, ...)`` to actions.
 
-    Its metadata has the model card as JSON.
+    Its metadata contains the model card as JSON.
     """
     onnx = _require_onnx()
     from onnx import TensorProto, helper, numpy_helper

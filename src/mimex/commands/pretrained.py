@@ -1,7 +1,4 @@
-"""From a run folder to a policy without PyTorch, and from a policy file to what can be evaluated.
-
-This is the only module that knows how PPO stores its policy.
-"""
+"""Conversion of PPO checkpoints to NumPy policies, and loading of policy files."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from mimex.commands.build import Which, load_agent, make_env
+from mimex.commands.build import LoadedPolicy, Which, load_agent, make_env
 from mimex.config import TrainConfig, preset
 from mimex.config.families.base import merged
-from mimex.config.json import plain
+from mimex.config.json import to_json
 from mimex.envs.catalog import NAMES
 from mimex.files import read_object
 from mimex.policies import OBSERVATION, MLPPolicy, load_policy
@@ -25,16 +22,10 @@ from mimex.policies import OBSERVATION, MLPPolicy, load_policy
 def policy_of_run(
     run: Path, which: Which, trust_modules: Collection[str] = ()
 ) -> tuple[TrainConfig, MLPPolicy, int]:
-    """The settings of a run, its policy in NumPy, and the step that it was saved at.
-
-    Args:
-        run: The run folder.
-        which: The "latest" checkpoint, or that of the "best" evaluation.
-        trust_modules: Modules that may be imported if the run's task is registered by one.
-    """
+    """Returns the settings of a run, its policy in NumPy, and the step of its checkpoint."""
     config, agent, step = load_agent(run, which, trust_modules)
     if config.agent != "ppo":
-        raise ValueError(f"{run} was trained with --agent {config.agent}, but export takes ppo")
+        raise ValueError(f"{run} was trained with --agent {config.agent}, but export needs ppo")
     env = make_env(config, 1)
     observations, actions = env.single_observation_space, env.single_action_space
     env.close()
@@ -64,30 +55,30 @@ def policy_of_run(
     return config, policy, step
 
 
-def load_pretrained(name: str) -> tuple[TrainConfig, MLPPolicy, int]:
-    """The settings that a policy file's environments are made with, the policy, and its step."""
+def load_pretrained(name: str) -> LoadedPolicy:
+    """Loads a pretrained policy by task, or a policy file."""
     policy = load_policy(name)
     card = policy.card
     try:
         if card["task"] not in NAMES:
             raise ValueError(
-                f"its task is {card['task']}, but only those of PixMC-Sparse are played from a "
-                "file: use the run folder"
+                f"its task is {card['task']}, but only tasks of PixMC-Sparse are supported: use "
+                "the run folder"
             )
         config = preset("cpu", card["observation"], card["task"], "ppo", card["reward"])
         world = {key: tuple(x) if isinstance(x, list) else x for key, x in card["world"].items()}
         chosen = {key: card[key] for key in ("reward", "observation", "bonus", "seed")}
         config = merged(config, {**chosen, "world": world}).checked()
-        return config, policy, int(card["steps"])
+        return LoadedPolicy(config, policy, int(card["steps"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"the model card of {name} makes no environment: {error}") from error
+        raise ValueError(f"the model card of {name} is invalid: {error}") from error
 
 
 def changed_world(config: TrainConfig) -> dict[str, Any]:
-    """Settings of a task that differ from its own, as JSON can say them."""
+    """Returns the task settings that differ from the defaults, as JSON values."""
     usual = vars(preset("cpu", task=config.task).world)
     changed = {key: value for key, value in vars(config.world).items() if value != usual[key]}
-    return {key: plain(value) for key, value in changed.items()}
+    return {key: to_json(value) for key, value in changed.items()}
 
 
 def _inputs(space: spaces.Space[Any]) -> dict[str, tuple[int, ...]]:
@@ -96,8 +87,8 @@ def _inputs(space: spaces.Space[Any]) -> dict[str, tuple[int, ...]]:
         image = part.dtype == np.uint8 and len(part.shape or ()) == 3
         if not isinstance(part, spaces.Box) or image:
             raise ValueError(
-                f"{name} is {'an image' if image else part}, but export takes vector observations: "
-                "a Box, or a Dict of them; evaluate the run folder instead"
+                f"{name} is {'an image' if image else part}, but export only supports vector "
+                "observations (Box, or Dict of Box): evaluate the run folder instead"
             )
     return {name: tuple(part.shape or ()) for name, part in parts.items()}
 
@@ -108,8 +99,8 @@ def _action(space: spaces.Space[Any]) -> dict[str, Any]:
         return {"action_shape": (), "action_dtype": space.dtype.name, "first_action": first}
     if not isinstance(space, spaces.Box):
         raise ValueError(
-            f"the action space is {space}, but export takes Box and Discrete: evaluate the run "
-            "folder instead"
+            f"the action space is {space}, but export only supports Box and Discrete: evaluate the "
+            "run folder instead"
         )
     bounds = np.stack([space.low.ravel(), space.high.ravel()]).astype(np.float32)
     return {
@@ -124,7 +115,7 @@ def _numpy(tensor: Any) -> Any:
 
 
 def _card(run: Path, config: TrainConfig, step: int) -> dict[str, Any]:
-    """What a model card says of a policy before it has been evaluated."""
+    """Returns the model card of a policy, without evaluation results."""
     try:
         about = read_object(run / "about.json")
     except FileNotFoundError:
@@ -145,9 +136,9 @@ def _card(run: Path, config: TrainConfig, step: int) -> dict[str, Any]:
 
 
 def _command(command: str) -> str:
-    """The command that trained a run, without the paths of the machine that it ran on."""
+    """Returns the command that trained a run, without local paths."""
     words = shlex.split(command)[1:]
     if "--out" in words:
-        place = words.index("--out")
-        del words[place : place + 2]
+        index = words.index("--out")
+        del words[index : index + 2]
     return shlex.join(["mimex", *(word for word in words if not word.startswith("--out="))])

@@ -1,8 +1,8 @@
 """Starting, connecting and ending the processes of one run.
 
-With torchrun, each process has its rank in torchrun's variables. Otherwise the first process spawns
-the others, with their rank in an environment variable. Each of them reads from a pipe and exits
-when the first process ends. When one of them ends, the first raises ``LostProcessError``.
+With torchrun, each process has its rank in torchrun's environment variables. Otherwise the first
+process spawns the others, with their rank in an environment variable of ours. They exit when a pipe
+from the first process is closed. When one of them exits, the first raises ``LostProcessError``.
 """
 
 from __future__ import annotations
@@ -32,45 +32,44 @@ STARTED = "MIMEX_PROCESS"
 """Environment variable with the rank of a spawned process, and the port to connect to."""
 
 LOST = 3
-"""Exit code of a process that ended because another one had."""
+"""Exit code of a process that ended because another one had ended."""
 
-OTHER = f"""
+SPAWNED_CODE = f"""
 import os, threading
-def end_with_the_first():
-    os.read(0, 1)  # nothing ever comes but the end
+def exit_with_first():
+    os.read(0, 1)  # blocks until the pipe is closed
     os._exit({LOST})
-threading.Thread(target=end_with_the_first, daemon=True).start()
+threading.Thread(target=exit_with_first, daemon=True).start()
 from mimex.cli import main
 raise SystemExit(main(["train"]))
 """
 """Code of a spawned process; it watches the pipe before the slow imports."""
 
-A_CORE = 4
+MAX_PER_CORE = 4
 """Maximum number of processes per core."""
 
-HERE = "127.0.0.1"
-GRACE = 10.0  # seconds in which the others may end by themselves
+HOST = "127.0.0.1"
+GRACE = 10.0  # seconds for other processes to end before they are killed
 
 
-def rank_of_this() -> Rank | None:
-    """The rank of a process that torchrun or another process started; None otherwise."""
+def own_rank() -> Rank | None:
+    """Returns the rank that torchrun or the first process has set; None without."""
     if STARTED in os.environ:
-        told = json.loads(os.environ[STARTED])
-        return Rank(**{name: int(told[name]) for name in asdict(Rank())})
+        sent = json.loads(os.environ[STARTED])
+        return Rank(**{name: int(sent[name]) for name in asdict(Rank())})
     return processes.rank_from_environment()
 
 
 def with_rank(config: TrainConfig) -> tuple[TrainConfig, Rank]:
-    """The settings, and the rank of the first process."""
+    """Returns the settings and the rank of the first process."""
     given = processes.rank_from_environment()
     if given is not None:
         if config.processes not in (1, given.size):
             raise ValueError(
-                f"--processes is {config.processes}, but torchrun has started {given.size}: leave "
-                "--processes out"
+                f"--processes is {config.processes}, but torchrun has {given.size}: leave it out"
             )
         return replace(config, processes=given.size).checked(), given
-    most = A_CORE * available_cores()
+    most = MAX_PER_CORE * available_cores()
     if config.processes > most:
         raise ValueError(
             f"--processes is {config.processes}, but this machine has {available_cores()} cores: "
@@ -80,13 +79,13 @@ def with_rank(config: TrainConfig) -> tuple[TrainConfig, Rank]:
 
 
 def choose_device(config: TrainConfig, this: Rank) -> None:
-    """Assigns a GPU to each process of this machine, if the settings ask for it."""
+    """Assigns a GPU to each process of this machine if --device is cuda."""
     if this.size == 1 or config.device_name == "cpu":
         return
     if config.device_name != "cuda" or torch.cuda.device_count() < this.local_size:
         raise ValueError(
-            f"--processes is {this.local_size} here, but --device {config.device} has only "
-            f"{max(torch.cuda.device_count(), 1)}: use one process for each, or --device cpu"
+            f"--processes is {this.local_size}, but this machine has {torch.cuda.device_count()} "
+            "GPUs: use one process per GPU, or --device cpu"
         )
     torch.cuda.set_device(this.local_rank)
 
@@ -99,19 +98,19 @@ def spawn(this: Rank) -> Iterator[None]:
             processes.init()
         yield
         return
-    listener = socket.create_server((HERE, 0))
+    listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
     others = [_start(replace(this, rank=r, local_rank=r), port) for r in range(1, this.size)]
     try:
-        with _resuming(others):
+        with _resume_on_signals(others):
             _connect(this, listener, others)
-            heard = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
+            previous = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
             try:
                 yield
             finally:
-                signal.signal(signal.SIGCHLD, heard)
+                signal.signal(signal.SIGCHLD, previous)
     except LostProcessError as error:
-        raise LostProcessError(_who(others, GRACE) or str(error)) from None
+        raise LostProcessError(_failure(others, GRACE) or str(error)) from None
     else:
         _wait(others, GRACE)
     finally:
@@ -125,65 +124,64 @@ def spawn(this: Rank) -> Iterator[None]:
 
 
 @contextmanager
-def _resuming(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """In this block a signal that is to end the run also lets suspended processes go on.
+def _resume_on_signals(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """In this block, SIGINT and SIGTERM also resume suspended processes.
 
-    The first process waits for them outside of Python, where its own handlers do not run: so a
-    thread hears of signals through a socket.
+    The first process may be waiting for them outside of Python, where signal handlers do not run.
+    So a thread receives the signals through a socket.
     """
-    hear, tell = socket.socketpair()
-    tell.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
 
     def listen() -> None:
-        while told := hear.recv(64):
-            if {signal.SIGINT, signal.SIGTERM} & {*told}:
+        while numbers := receiver.recv(64):
+            if {signal.SIGINT, signal.SIGTERM} & {*numbers}:
                 for other in others:
                     other.send_signal(signal.SIGCONT)
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
-    before = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        tell.close()
+        sender.close()
         listener.join()
-        hear.close()
+        receiver.close()
 
 
-def leave(code: int) -> NoReturn:
-    """Ends a process that has done its part of a run, at once.
+def exit_now(code: int) -> NoReturn:
+    """Exits without Python's shutdown.
 
-    A thread of a library that is still there when Python takes itself apart aborts the process
-    now and then ("terminate called without an active exception"), and torchrun would take a run
-    that is done and saved for a failed one.
+    During shutdown, threads of libraries sometimes abort the process ("terminate called without an
+    active exception"), and torchrun would report a finished run as failed.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, AttributeError):  # closed, or never there
+        with suppress(OSError, AttributeError):  # closed
             stream.flush()
     os._exit(code)
 
 
 def init_other() -> None:
-    """Connects another process to the first one."""
+    """Connects this process to the first one."""
     if STARTED not in os.environ:
         processes.init()
         return
-    # Ctrl-C was held back until this process could take note of it.
+    # Blocked by the first process until this one handles it.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    told = json.loads(os.environ[STARTED])
-    processes.init(TCPStore(HERE, told["port"], told["size"], is_master=False))
+    sent = json.loads(os.environ[STARTED])
+    processes.init(TCPStore(HOST, sent["port"], sent["size"], is_master=False))
 
 
 def _start(this: Rank, port: int) -> subprocess.Popen[bytes]:
-    told = json.dumps(asdict(this) | {"port": port})
+    sent = json.dumps(asdict(this) | {"port": port})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", OTHER],
+            [sys.executable, "-c", SPAWNED_CODE],
             stdin=subprocess.PIPE,
-            env={**os.environ, STARTED: told},
+            env={**os.environ, STARTED: sent},
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -192,35 +190,35 @@ def _start(this: Rank, port: int) -> subprocess.Popen[bytes]:
 def _connect(
     this: Rank, listener: socket.socket, others: Sequence[subprocess.Popen[bytes]]
 ) -> None:
-    """Waits for the others. One that ends meanwhile would never come: then all is over at once."""
-    met = threading.Event()
+    """Waits for the others; exits if one of them ends, which would otherwise wait forever."""
+    connected = threading.Event()
 
     def watch() -> None:
-        while not met.wait(0.1):
-            if words := _who(others):
-                print(f"mimex: {words}", file=sys.stderr, flush=True)
-                os._exit(1)  # this process waits outside of Python, where it hears nothing
+        while not connected.wait(0.1):
+            if reason := _failure(others):
+                print(f"mimex: {reason}", file=sys.stderr, flush=True)
+                os._exit(1)  # the main thread is waiting outside of Python
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     port = listener.getsockname()[1]
     options: dict[str, Any] = {"master_listen_fd": listener.detach(), "wait_for_workers": False}
-    processes.init(TCPStore(HERE, port, this.size, is_master=True, **options))
-    met.set()
+    processes.init(TCPStore(HOST, port, this.size, is_master=True, **options))
+    connected.set()
     watcher.join()
 
 
-def _who(others: Sequence[subprocess.Popen[bytes]], seconds: float = 0.0) -> str | None:
-    """Which process has ended by itself and how, if one has within so many seconds."""
+def _failure(others: Sequence[subprocess.Popen[bytes]], seconds: float = 0.0) -> str | None:
+    """Describes which process has failed and how, if one does within some seconds."""
     deadline = time.monotonic() + seconds
     while True:
         for rank, other in enumerate(others, start=1):
             code = other.poll()
             if code not in (None, 0, LOST):
-                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else "has failed"
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "has failed"
                 return (
-                    f"process {rank} of {len(others) + 1} (from 0) {how}, and the run with it: the "
-                    "last checkpoint is intact, and the same command continues from it"
+                    f"process {rank} of {len(others) + 1} (from 0) {how}, which ended the run: the "
+                    "last checkpoint is intact, and the same command resumes from it"
                 )
         if time.monotonic() >= deadline:
             return None
@@ -228,8 +226,8 @@ def _who(others: Sequence[subprocess.Popen[bytes]], seconds: float = 0.0) -> str
 
 
 def _raise_if_lost(others: Sequence[subprocess.Popen[bytes]]) -> None:
-    if words := _who(others):
-        raise LostProcessError(words)
+    if reason := _failure(others):
+        raise LostProcessError(reason)
 
 
 def _wait(others: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:

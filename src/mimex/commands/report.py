@@ -1,4 +1,4 @@
-"""`mimex report`: one HTML page about some runs."""
+"""`mimex report`: write an HTML page about some runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ReportConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and writes the page."""
+    """Runs the command."""
     config = tyro.cli(ReportConfig, args=arguments, prog="mimex report")
     if not config.runs:
-        raise ValueError("no runs were given: mimex report RUNS... -o report.html")
+        raise ValueError("no runs: use mimex report RUNS... -o report.html")
     if config.out.is_dir():
         raise ValueError(f"--out {config.out} is a folder; expected the name of an HTML file")
     written = write_report(

@@ -1,4 +1,4 @@
-"""`mimex study`: experiments with many runs, from a plan to figures and a report."""
+"""`mimex study`: run a set of experiments, then draw figures and write a report."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from mimex.files import printable
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
 from mimex.study.folder import StudyFolder
-from mimex.study.plan import Plan, PlannedRun
-from mimex.study.plan_file import PLANS, copy_plan, find_plan
+from mimex.study.plan import PLANS, Plan, PlannedRun, copy_plan, find_plan
 from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
-from mimex.track.display import lasting_output
+from mimex.track.display import optional_stdout
 from mimex.train.folder import RunFolder
 from mimex.train.signals import StopRequest
 
@@ -103,7 +102,7 @@ class ListConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and runs a subcommand."""
+    """Runs the command."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: mimex study {run,show,list,init} ... (see --help of each)\n")
         print("\n".join(f"  {name:6}{kind.__doc__}" for name, (kind, _) in _ACTIONS.items()))
@@ -113,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
     return action(tyro.cli(kind, args=arguments[1:], prog=f"mimex study {name}"))
 
 
-@lasting_output()
+@optional_stdout()
 def _run(config: RunConfig) -> int:
     plan, runs = config.runs()
     for checked in _first_seed(runs):
@@ -152,7 +151,7 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
                 make_bonus(configs[-1], feature_dim=8, action_dim=2)
                 make_scale(configs[-1], discount=0.99)
             except ValueError as error:
-                raise ValueError(f"the run {run.name} cannot be made: {error}") from error
+                raise ValueError(f"the run {run.name} is invalid: {error}") from error
     return configs
 
 

@@ -1,4 +1,4 @@
-"""`mimex train`: one run, from its beginning or from where it stopped."""
+"""`mimex train`: start or resume a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mimex.commands.build import make_env, make_training, reseed
 from mimex.commands.processes import (
     LOST,
     choose_device,
+    exit_now,
     init_other,
-    leave,
-    rank_of_this,
+    own_rank,
     spawn,
     with_rank,
 )
@@ -23,30 +23,31 @@ from mimex.nn import processes
 from mimex.nn.parallel import available_cores, keep_memory, use_workers
 from mimex.nn.processes import LostProcessError, Rank
 from mimex.track import make_logger
-from mimex.track.display import Display, lasting_output
-from mimex.track.sinks import JSONLines, Logger, RunInfo, Sink
+from mimex.track.display import Display, optional_stdout
+from mimex.track.jsonl import JSONLines
+from mimex.track.loggers import Logger, Loggers, RunInfo
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder
 from mimex.train.novelty import remove_after
-from mimex.train.ranks import broadcast, own, size_of
+from mimex.train.ranks import broadcast, local_state, num_processes
 from mimex.train.runner import ROWS, UNFINISHED, Runner, Schedule, Training, Worker
 from mimex.train.signals import StopRequest
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and trains; or trains with the process that has read it."""
-    this = rank_of_this()
+    """Runs the command, in any process of the run."""
+    this = own_rank()
     if this is None:
         return train(parse(arguments).checked())
-    leave(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
+    exit_now(follow(this) if this.rank > 0 else train(parse(arguments).checked()))
 
 
-@lasting_output()
+@optional_stdout()
 def train(config: TrainConfig) -> int:
-    """Trains to the end, or until Ctrl-C or SIGTERM; then the same call resumes.
+    """Trains to the last step, or until Ctrl-C or SIGTERM; the same call then resumes.
 
     Returns:
-        0 at the end, and 128 plus its number after a signal.
+        0 at the end, 128 plus the signal number after a signal.
     """
     config, this = with_rank(config)
     with ExitStack() as stack:
@@ -56,17 +57,17 @@ def train(config: TrainConfig) -> int:
         checkpoints = Checkpoints(folder.checkpoints)
         begun_with = (folder.config or {}).get("horizon")
         config = config.continuing(folder.config)
-        training = _prepared(config, this)
+        training = _make_training(config, this)
         stack.callback(training.env.close)
         eval_env = make_env(config, config.eval.episodes)
         stack.callback(eval_env.close)
-        # What makes no run, or cannot be continued, leaves no trace: the folder is claimed last.
+        # The folder is changed only after everything that may fail.
         settings = config.to_dict(), MAY_CHANGE, TrainConfig(config.task).to_dict()
         folder.check(*settings)
         saved = checkpoints.latest()
         loaded: list[str] = []
         if saved is not None:
-            with checkpoints.fitting():
+            with checkpoints.loading():
                 loaded = _load(config, training, saved[1])
         stack.enter_context(spawn(this))
         if this.size > 1:
@@ -77,10 +78,10 @@ def train(config: TrainConfig) -> int:
         )
         notes += [*folder.claim(*settings), *loaded]
         if begun_with not in (None, config.horizon):
-            notes.append(f"schedules run over {config.horizon} steps instead of {begun_with}")
-        checkpoints.redo_best()
+            notes.append(f"schedules have a horizon of {config.horizon} instead of {begun_with}")
+        checkpoints.repair()
         remove_after(folder.path, training.step)
-        logger = stack.enter_context(Logger(_sinks(config, folder, training.step)))
+        loggers = stack.enter_context(Loggers(_loggers(config, folder, training.step)))
         title = f"{config.title}, seed {config.seed} -> {folder.path}"
         unit = config.family.unit
         display = stack.enter_context(
@@ -94,7 +95,7 @@ def train(config: TrainConfig) -> int:
             folder,
             stop,
             checkpoints=checkpoints,
-            logger=logger,
+            loggers=loggers,
             display=display,
             eval_env=eval_env,
             eval_seed=seed_for(config, "evaluation"),
@@ -104,7 +105,7 @@ def train(config: TrainConfig) -> int:
         if stop.signal is not None:
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
-                "command continues"
+                "command resumes"
             )
             return 128 + stop.signal
         if runner.futile:
@@ -112,12 +113,12 @@ def train(config: TrainConfig) -> int:
                 f"gave up: no positive reward in the first {config.futility:.0%} of the steps "
                 "(--futility)"
             )
-        display.note(f"done: {training.step:,} steps in {folder.path}")
+        display.note(f"done: {training.step:,} {unit} in {folder.path}")
     return 0
 
 
 def follow(this: Rank) -> int:
-    """Trains in step with the first process, which sends the settings and ends the run."""
+    """Trains in sync with rank 0, which sends the settings and ends the run."""
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         stack.enter_context(processes.at(this))
@@ -125,14 +126,14 @@ def follow(this: Rank) -> int:
             init_other()
             sent = broadcast(None)
             config, state = TrainConfig.from_dict(sent["config"]).checked(), sent["state"]
-            training = _prepared(config, this)
+            training = _make_training(config, this)
             stack.callback(training.env.close)
             if state is not None:
                 _load(config, training, state)
             worker = Worker(training, _schedule(config), config.folder, stop)
             worker.follow((state or {}).get(UNFINISHED, []))
         except (LostProcessError, KeyboardInterrupt):
-            return LOST  # the first process reports it
+            return LOST  # rank 0 reports it
     return 0
 
 
@@ -141,8 +142,8 @@ def _schedule(config: TrainConfig) -> Schedule:
     return Schedule(config.steps, *every, futility=config.futility)
 
 
-def _prepared(config: TrainConfig, this: Rank) -> Training:
-    """This process's share of a new run."""
+def _make_training(config: TrainConfig, this: Rank) -> Training:
+    """Creates this process's part of the run, on its device and threads."""
     keep_memory()
     choose_device(config, this)
     threads = config.threads or max(1, available_cores() // this.local_size)
@@ -152,21 +153,19 @@ def _prepared(config: TrainConfig, this: Rank) -> Training:
 
 def _load(config: TrainConfig, training: Training, state: Mapping[str, Any]) -> list[str]:
     """Restores a run; returns notes for the user."""
-    before, now = size_of(state), processes.size()
+    before, now = num_processes(state), processes.size()
     if before != now:
         reseed(config, training, int(state["step"]))
-    goes_on = training.load_state_dict(own(state, training.without_environments()))
-    notes = [f"continuing from step {training.step:,}"]
+    continues = training.load_state_dict(local_state(state, training.without_environments()))
+    notes = [f"resuming from step {training.step:,}"]
     if before != now:
-        notes.append(f"with {now} processes instead of {before}: new episodes, new random numbers")
-    elif not goes_on:
-        notes.append(
-            f"with new episodes: {config.task} or its buffer could not save those that ran"
-        )
+        notes.append(f"with {now} processes instead of {before}: new episodes and random numbers")
+    elif not continues:
+        notes.append(f"with new episodes: {config.task} or its buffer cannot save running ones")
     return notes
 
 
-def _sinks(config: TrainConfig, folder: RunFolder, step: int) -> list[Sink]:
-    name = "-".join(folder.path.resolve().parts[-2:])  # a/seed0 and b/seed0 are two runs
+def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> list[Logger]:
+    name = "-".join(folder.path.resolve().parts[-2:])  # distinguishes a/seed0 from b/seed0
     info = RunInfo(folder.path, name, config.track.project, step, config.to_dict())
     return [JSONLines(folder.metrics), *(make_logger(each, info) for each in config.track.loggers)]

@@ -1,4 +1,4 @@
-"""`mimex view`: the MuJoCo scene of one environment in the browser, while an agent acts in it."""
+"""`mimex view`: show an environment in the browser while a policy acts in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mimex.agents.factory import make_bonus, make_view
 from mimex.agents.ppo import PPO
 from mimex.bonus.base import EpisodicReward
 from mimex.commands.build import Which, load_agent, make_env
-from mimex.commands.play import UNKNOWN_FPS, Untrained
+from mimex.commands.play import DEFAULT_FPS, Untrained, require_expert
 from mimex.config import TrainConfig, family_of, preset
 from mimex.contracts import Policy, final_successes
 from mimex.data.tracker import WindowTracker
@@ -29,49 +29,49 @@ from mimex.view.panel import Panel
 from mimex.view.server import close_server, open_server, require_viser
 
 Poses = Callable[[], tuple[Any, Any]]
-"""Returns MuJoCo's ``xpos`` ``(bodies, 3)`` and ``xquat`` ``(bodies, 4)`` of now."""
+"""Returns MuJoCo's current ``xpos`` ``(bodies, 3)`` and ``xquat`` ``(bodies, 4)``."""
 
 RELOAD = "Reload checkpoint"
 AGENTS = ("zero", "random", "expert")
-FRAME = 1 / 90
-"""Least time between two poses that are sent to the browser (s)."""
-PLOT = 0.1
-"""Time between two drawings of the plots (s)."""
-LAG = 0.25
-"""Time that a slow simulation may fall behind before it stops catching up (s)."""
-IDLE = 0.05
-"""Time between two looks at the controls while nothing moves (s)."""
+FRAME_SECONDS = 1 / 90
+"""Minimum time between two poses sent to the browser."""
+PLOT_SECONDS = 0.1
+"""Time between two updates of the plots."""
+MAX_LAG_SECONDS = 0.25
+"""Maximum lag behind real time that a slow simulation catches up."""
+IDLE_SECONDS = 0.05
+"""Time between two checks of the controls while the simulation is paused."""
 
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """Watch a task or a run in the browser: MuJoCo's scene, with live plots of reward and bonus."""
+    """Show a task or a run in the browser, with live plots of reward and bonus."""
 
     what: tyro.conf.Positional[str]
-    """A run folder; with --agent a task, for example FrankaPick."""
+    """Run folder; with --agent a task, such as FrankaPick."""
     agent: Literal["zero", "random", "expert"] | None = None
-    """What acts in a task: actions that are all zero, random ones, or the scripted expert, which
-    tasks of PixMC-Sparse have."""
+    """Policy without training: zero actions, random actions, or the scripted expert (only
+    PixMC-Sparse)."""
     checkpoint: Which = "latest"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run."""
     seed: int = 0
     """Random seed of the first episode and of random actions."""
     host: str = "127.0.0.1"
-    """Address to listen at. The default is reached from this machine alone; 0.0.0.0 opens the
-    viewer, which has no password, to every network of the machine."""
+    """Address to listen on. The default accepts only this machine; 0.0.0.0 opens the viewer, which
+    has no password, to the network."""
     port: int = 8080
-    """Port to listen at; if it is taken, the next free one."""
+    """Port to listen on; if it is in use, the next free one."""
     trust_modules: tuple[str, ...] = ()
     """Modules that the run's task (gym/MODULE:ID) may import; their code is executed."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and serves the viewer until Ctrl-C."""
+    """Runs the command until Ctrl-C."""
     config = tyro.cli(ViewConfig, args=arguments, prog="mimex view")
     require_viser()
     use_workers(1)
     source = _tasks(config) if config.agent is not None else _checkpoints(config)
-    session = source.open(source.first)  # what cannot be shown is refused before anything listens
+    session = source.open(source.initial)  # may fail, so before the server starts
     server = open_server(config.host, config.port)
     try:
         viewer = Viewer(server, source, session)
@@ -86,34 +86,31 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class Source(NamedTuple):
-    """What can be shown."""
+    """The sessions that a viewer can show."""
 
-    choices: Mapping[str, Sequence[str]]  # options of each menu, by its label
-    first: Mapping[str, str]  # those that are chosen at first
-    buttons: Sequence[str]  # more of them; each opens the session anew
-    open: Callable[[Mapping[str, str]], Session]  # the session of a choice of options
+    choices: Mapping[str, Sequence[str]]  # options of each menu by its label
+    initial: Mapping[str, str]  # initial option of each menu
+    buttons: Sequence[str]  # additional buttons, which reopen the session
+    open: Callable[[Mapping[str, str]], Session]  # opens the session of the selected options
 
 
 def _tasks(config: ViewConfig) -> Source:
-    """Tasks of one family, and agents without training."""
-    checked = preset("cpu", task=config.what).checked()
+    """Tasks of one family, with untrained policies."""
+    preset("cpu", task=config.what).checked()
+    require_expert(config.agent, config.what)
     family = family_of(config.what)
-    tasks = (config.what,) if family.prefix == "gym/" else family.tasks()  # not all have a scene
+    # Not all environments of gym/ have a MuJoCo scene.
+    tasks = (config.what,) if family.prefix == "gym/" else family.tasks()
     agents = AGENTS if config.what in NAMES else AGENTS[:-1]
-    if config.agent not in agents:
-        raise ValueError(
-            f"--agent is 'expert', but {checked.task} has none: use a task of PixMC-Sparse, or "
-            "--agent zero or random"
-        )
 
     def open_task(chosen: Mapping[str, str]) -> Session:
         task, agent = chosen["Task"], chosen["Agent"]
         env = make_env(preset("cpu", task=task).checked(), 1)
-        acts = Untrained(agent, task, env, config.seed)
-        return Session(f"{task}, {agent}", env, Actor(acts), config.seed)
+        policy = Untrained(agent, task, env, config.seed)
+        return Session(f"{task}, {agent}", env, Actor(policy), config.seed)
 
-    first = {"Task": config.what, "Agent": str(config.agent)}
-    return Source({"Task": tasks, "Agent": agents}, first, (), open_task)
+    initial = {"Task": config.what, "Agent": str(config.agent)}
+    return Source({"Task": tasks, "Agent": agents}, initial, (), open_task)
 
 
 def _checkpoints(config: ViewConfig) -> Source:
@@ -121,7 +118,7 @@ def _checkpoints(config: ViewConfig) -> Source:
     folder = Path(config.what)
     if not folder.is_dir():
         raise ValueError(
-            f"{config.what} is no run folder: give one, or a task with --agent zero, random or "
+            f"{config.what} is not a run folder: use one, or a task with --agent zero, random or "
             "expert"
         )
 
@@ -130,44 +127,27 @@ def _checkpoints(config: ViewConfig) -> Source:
         trained, agent, step = load_agent(folder, which, config.trust_modules)
         env = make_env(trained, 1)
         actor = Actor(agent)
-        if hasattr(trained, trained.bonus):  # those without settings look at nothing
+        if hasattr(trained, trained.bonus):  # bonuses without settings have no networks
             actor = ScoringActor(trained, env, agent, folder, which)
         return Session(f"{trained.title}, step {step:,}", env, actor, config.seed)
 
-    first = {"Checkpoint": config.checkpoint}
-    return Source({"Checkpoint": get_args(Which)}, first, (RELOAD,), open_checkpoint)
+    initial = {"Checkpoint": config.checkpoint}
+    return Source({"Checkpoint": get_args(Which)}, initial, (RELOAD,), open_checkpoint)
 
 
 class Actor:
-    """Acts without noise.
-
-    Args:
-        policy: What acts.
-    """
+    """Acts deterministically."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     def act(self, observation: Any, *, starts: bool) -> tuple[Any, float | None]:
-        """The actions for an observation, and its bonus; None without one.
-
-        Args:
-            observation: Of one environment.
-            starts: It is the first of its episode.
-        """
+        """Returns the actions for an observation, and its bonus if there is one."""
         return self._policy.policy(observation), None
 
 
 class ScoringActor(Actor):
-    """A run's policy that also scores what it meets with the run's bonus, which learns nothing.
-
-    Args:
-        config: The run's settings.
-        env: One environment of its task.
-        algorithm: Its PPO or DrQ-v2.
-        folder: The run folder.
-        which: The checkpoint.
-    """
+    """The policy of a run, which also computes the run's bonus without training it."""
 
     def __init__(
         self,
@@ -181,12 +161,11 @@ class ScoringActor(Actor):
         self._algorithm, on_policy = algorithm, isinstance(algorithm, PPO)
         reader = algorithm.encoder.reader if on_policy else algorithm.reader
         settings = config.loop if on_policy else config.off_policy
-        discrete_obs, discrete = (
-            reader.discrete,
-            algorithm.actions.discrete and settings.stride == 1,
-        )
-        if not on_policy:
-            discrete_obs, discrete = discrete_obs and config.drqv2.features != "trunk", False
+        if on_policy:
+            discrete_obs = reader.discrete
+            discrete = algorithm.actions.discrete and settings.stride == 1
+        else:
+            discrete_obs, discrete = reader.discrete and config.drqv2.features != "trunk", False
         self._view = make_view(config, env, reader, algorithm.feature_dim)
         width = algorithm.feature_dim if self._view is None else len(self._view)
         self._bonus = make_bonus(
@@ -194,8 +173,8 @@ class ScoringActor(Actor):
         )
         checkpoints = Checkpoints(RunFolder(folder).checkpoints)
         saved = checkpoints.latest() if which == "latest" else checkpoints.best()
-        assert saved is not None  # the algorithm's weights are from it
-        with checkpoints.fitting():
+        assert saved is not None  # the algorithm was loaded from it
+        with checkpoints.loading():
             self._bonus.load_state_dict(saved[1]["agent"]["bonus"])
         self._tracker = WindowTracker(
             1,
@@ -230,72 +209,62 @@ class ScoringActor(Actor):
 
 
 def simulation(env: VectorEnv[Any, Any, Any]) -> tuple[Any, Poses]:
-    """The MuJoCo model of one environment, and what returns the poses of its bodies."""
+    """Returns the MuJoCo model of one environment, and a function for its poses."""
     base: Any = env.unwrapped
-    if hasattr(base, "engine"):  # PixMC-Sparse: arrays of all simulations
+    if hasattr(base, "engine"):  # PixMC-Sparse
         fields = [base.engine.field(name) for name in ("xpos", "xquat")]
         return base.model, lambda: (to_numpy(fields[0])[0], to_numpy(fields[1])[0])
     if hasattr(base, "copies"):  # the control suite
         physics = base.copies[0].environment.physics
         model, data = physics.model.ptr, physics.data.ptr
-    elif hasattr(base, "envs"):  # Gymnasium's own
+    elif hasattr(base, "envs"):  # Gymnasium
         one = base.envs[0].unwrapped
         model, data = getattr(one, "model", None), getattr(one, "data", None)
     else:
         model = data = None
     if not hasattr(model, "ngeom") or not hasattr(data, "xpos"):
         raise ValueError(
-            "this task has no MuJoCo scene to view: use `mimex play`, which makes a video of any "
+            "this task has no MuJoCo scene to view: use `mimex play`, which records a video of any "
             "task that can be rendered"
         )
     return model, lambda: (data.xpos, data.xquat)
 
 
 class Session:
-    """One environment in which an agent acts.
+    """One environment and its policy.
 
     Attributes:
-        title: What is shown.
+        title: Title of the session.
         model: The compiled MuJoCo model.
-        poses: Returns the positions ``(bodies, 3)`` and rotations ``(bodies, 4)`` of now.
-        dt: Simulated time of a step (s).
+        poses: Returns current positions ``(bodies, 3)`` and quaternions ``(bodies, 4)``.
+        dt: Simulated time per step (s).
         steps: Steps of the running episode.
-        returned: Its return so far.
-        last: Outcome of the last episode, in words.
-
-    Args:
-        title: What is shown.
-        env: The environment; closed with the session.
-        actor: What acts.
-        seed: Random seed of the first episode.
+        returned: Return of the running episode so far.
+        last: Description of the last episode's outcome.
     """
 
     def __init__(self, title: str, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> None:
         self.title, self._env, self._actor = title, env, actor
         self.model, self.poses = simulation(env)
-        self.dt = 1 / float(env.metadata.get("render_fps", UNKNOWN_FPS))
+        self.dt = 1 / float(env.metadata.get("render_fps", DEFAULT_FPS))
         self._weights: Mapping[str, float] = getattr(env.unwrapped, "weights", {})
         self._observation, _ = env.reset(seed=seed)
-        self.last = ""
-        self._begin()
-
-    def _begin(self) -> None:
-        self.steps, self.returned = 0, 0.0
+        self.steps, self.returned, self.last = 0, 0.0, ""
 
     def restart(self) -> None:
         """Begins a new episode."""
         self._observation, _ = self._env.reset()
-        self._begin()
+        self.steps, self.returned = 0, 0.0
 
     def step(self) -> dict[str, dict[str, float]]:
-        """Makes one step; returns its values by plot and line."""
+        """Steps the environment; returns values by plot and line."""
         actions, bonus = self._actor.act(self._observation, starts=self.steps == 0)
         self._observation, rewards, terminated, truncated, info = self._env.step(actions)
         ended, reward = bool(terminated[0] | truncated[0]), float(rewards[0])
-        about = info["final_info"] if ended and "final_info" in info else info
+        final = info["final_info"] if ended and "final_info" in info else info
         terms = {
             name.removeprefix("reward/"): float(value[0])
-            for name, value in about.items()
+            for name, value in final.items()
             if name.startswith("reward/")
         }
         values = {"Reward": self._weighted(terms) | {"reward": reward}}
@@ -306,11 +275,11 @@ class Session:
             found = final_successes(info)
             success = "" if found is None else ", success" if found[0] else ", no success"
             self.last = f"return {self.returned:.2f} in {self.steps} steps{success}"
-            self._begin()
+            self.steps, self.returned = 0, 0.0
         return values
 
     def _weighted(self, terms: Mapping[str, float]) -> dict[str, float]:
-        """The terms that add up to the reward, without those of weight 0."""
+        """Weighted reward terms, without those of weight 0."""
         weights = {name: self._weights.get(name, 1.0) for name in terms}
         return {name: weights[name] * value for name, value in terms.items() if weights[name]}
 
@@ -320,13 +289,7 @@ class Session:
 
 
 class Viewer:
-    """Steps a session in real time and shows it.
-
-    Args:
-        server: viser's server.
-        source: Opens sessions, as its controls ask for them.
-        session: The first one.
-    """
+    """Steps a session in real time and shows it."""
 
     def __init__(self, server: Any, source: Source, session: Session) -> None:
         from mimex.view.scene import Scene, set_camera, set_surroundings  # loads MuJoCo
@@ -336,22 +299,22 @@ class Viewer:
         set_surroundings(server)
         self._scene = Scene(server, session.model)
         set_camera(server, session.model)
-        self._panel = Panel(server, source.choices, source.first, source.buttons)
-        self._shown, self._problem = dict(source.first), ""
-        self._time = 0.0  # simulated, of the plots
+        self._panel = Panel(server, source.choices, source.initial, source.buttons)
+        self._shown, self._problem = dict(source.initial), ""
+        self._time = 0.0  # simulated time on the plots
         self._show_session()
 
     def loop(self) -> NoReturn:
-        """Steps until it is interrupted; while nobody looks on, nothing moves."""
+        """Runs until Ctrl-C; pauses while no browser is connected."""
         due = frame = plot = time.monotonic()
         while True:
-            moved = self._follow_controls()
+            changed = self._handle_controls()
             now = time.monotonic()
             if self._panel.paused or not self._server.get_clients():
-                if moved:
+                if changed:
                     self._draw()
                     self._report()
-                time.sleep(IDLE)
+                time.sleep(IDLE_SECONDS)
                 due = now
                 continue
             values = self._session.step()
@@ -359,18 +322,18 @@ class Viewer:
             self._panel.record(self._time, values)
             if self._session.steps == 0:
                 self._scene.place_geoms()
-            if now - frame >= FRAME:
+            if now - frame >= FRAME_SECONDS:
                 self._draw()
                 frame = now
-            if now - plot >= PLOT:
+            if now - plot >= PLOT_SECONDS:
                 self._panel.draw()
                 self._report()
                 plot = now
-            due = max(due + self._session.dt / self._panel.speed, now - LAG)
+            due = max(due + self._session.dt / self._panel.speed, now - MAX_LAG_SECONDS)
             time.sleep(max(0.0, due - time.monotonic()))
 
-    def _follow_controls(self) -> bool:
-        """Does what the controls ask for; returns whether the scene changed."""
+    def _handle_controls(self) -> bool:
+        """Handles menus and buttons; returns whether the scene changed."""
         panel, wanted = self._panel, {name: self._panel.chosen(name) for name in self._shown}
         if wanted != self._shown or any(map(panel.pressed, self._source.buttons)):
             self._open(wanted)
@@ -382,7 +345,7 @@ class Viewer:
         return False
 
     def _open(self, wanted: dict[str, str]) -> None:
-        """Shows another session; if that fails, says why and goes on with this one."""
+        """Opens another session; if that fails, shows the error and keeps the current one."""
         try:
             session = self._source.open(wanted)
         except (ValueError, OSError, ImportError, RuntimeError) as error:

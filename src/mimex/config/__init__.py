@@ -1,4 +1,4 @@
-"""What a run is: frozen settings, whose docstrings are the command line's help."""
+"""Settings of a run: frozen dataclasses whose docstrings are the command line's help."""
 
 from mimex.agents import AGENTS
 from mimex.agents.encoders import VisionSettings

@@ -1,6 +1,6 @@
-"""Settings of a class from the parameters of its constructor, with help texts from its docstring.
+"""Settings of a class from its constructor, with help texts from its docstring.
 
-Used for bonuses, the scale of the bonus and the tasks; agents have explicit dataclasses.
+Used for bonuses, the scale of the bonus and the tasks. Agents have explicit dataclasses.
 """
 
 from __future__ import annotations
@@ -14,38 +14,36 @@ import docstring_parser
 
 
 def settings_of(kind: type[Any], only: Sequence[str] = ()) -> type[Any]:
-    """A frozen dataclass of a class's settings: their types, defaults and explanations.
+    """Returns a frozen dataclass of a class's settings: their types, defaults and help texts.
 
-    Settings are the parameters with a default. Those that may be None are none: the class finds
-    them out by itself, or they are objects that only a program can give. Neither are those that
-    the class names in ``no_settings``.
+    Settings are the parameters with a default, except those whose default is None and those that
+    the class lists in ``no_settings``.
 
     Args:
-        kind: The class. Keyword arguments that it hands on (``**shared: Unpack[...]``) are those
-            of the classes that it derives from.
+        kind: The class. Its ``**shared: Unpack[...]`` are parameters of its base classes.
         only: Names of the parameters that are settings, whatever their defaults.
     """
     parameters = _parameters(kind)
-    chosen = only or [
+    names = only or [
         name
         for name, (_, default) in parameters.items()
         if default not in (None, MISSING) and name not in getattr(kind, "no_settings", ())
     ]
-    words = {name: text for base in reversed(kind.__mro__) for name, text in _explained(base)}
-    help_ = "\n".join(f"    {name}: {words.get(name, '')}" for name in chosen)
+    texts = {name: text for base in reversed(kind.__mro__) for name, text in _descriptions(base)}
+    args = "\n".join(f"    {name}: {texts.get(name, '')}" for name in names)
     summary = (inspect.getdoc(kind) or "").partition("\n")[0]
     return make_dataclass(
         f"{kind.__name__}Settings",
-        [(name, *parameters[name]) for name in chosen],
+        [(name, *parameters[name]) for name in names],
         frozen=True,
-        namespace={"__doc__": f"{summary}\n\nArgs:\n{help_}\n"},
+        namespace={"__doc__": f"{summary}\n\nArgs:\n{args}\n"},
     )
 
 
 def _parameters(kind: type[Any]) -> dict[str, tuple[Any, Any]]:
-    """Type and default of each parameter of a class's constructor by its name."""
+    """Type and default of each constructor parameter by name."""
     found: dict[str, tuple[Any, Any]] = {}
-    handed_on: Mapping[str, Any] | None = None  # all, of the class itself
+    inherited: Mapping[str, Any] | None = None  # parameters that base classes may add
     for base in kind.__mro__:
         constructor = vars(base).get("__init__")
         if constructor is None or base is object:
@@ -55,13 +53,13 @@ def _parameters(kind: type[Any]) -> dict[str, tuple[Any, Any]]:
             default = MISSING if parameter.default is parameter.empty else parameter.default
             if parameter.kind is parameter.VAR_KEYWORD:
                 shared = get_type_hints(get_args(hints[name])[0])
-            elif handed_on is None or (name in handed_on and found.get(name, MISSING) is MISSING):
+            elif inherited is None or (name in inherited and found.get(name, MISSING) is MISSING):
                 found[name] = (hints.get(name, Any), default)
-        handed_on = shared if handed_on is None else handed_on
+        inherited = shared if inherited is None else inherited
     return found
 
 
-def _explained(kind: type[Any]) -> list[tuple[str, str]]:
-    """The parameters in a class's own docstring, and their descriptions in one line each."""
+def _descriptions(kind: type[Any]) -> list[tuple[str, str]]:
+    """Names and descriptions of the parameters in a class's own docstring."""
     parsed = docstring_parser.parse(vars(kind).get("__doc__") or "")
     return [(each.arg_name, " ".join((each.description or "").split())) for each in parsed.params]

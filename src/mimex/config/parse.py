@@ -1,16 +1,15 @@
-"""The defaults of a preset, and the command line that changes them."""
+"""Presets, and the command line of `mimex train`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, fields, make_dataclass, replace
+from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-from mimex.agents import AGENTS
+from mimex.agents import AGENTS, agent_class
 from mimex.bonus import BONUSES
-from mimex.config.brief import brief
 from mimex.config.families import FAMILIES, family_of
 from mimex.config.families.base import merged
 from mimex.config.run import PRESETS, TrainConfig
@@ -18,15 +17,26 @@ from mimex.envs.nearest import choose
 
 _HELP_ALL = "--help-all"
 
-_WORDS = f"""Train an agent on a task with an exploration bonus, or continue to.
+_DESCRIPTION = f"""Train an agent on a task with an exploration bonus, or resume a run.
 
-TASK --help: the usual settings, with that task's defaults.
+TASK --help: the most important settings, with the defaults of the task.
 
 TASK --bonus BONUS --help: also those of the bonus.
 
 TASK {_HELP_ALL}: all settings."""
 
 _FREE_TEXT = ("--out", "--vision.checkpoint", "--track.project")
+
+_SHOWN = ("task", "agent", "bonus", "steps", "envs", "seed", "out", "preset", "device")
+"""Settings that --help shows for every run."""
+
+_SHOWN_IN_SECTION = {
+    "world": ("episode_steps", "engine"),
+    "eval": ("every", "episodes"),
+    "track": ("checkpoint_every", "loggers"),
+}
+"""Settings that --help shows of some sections; agents have their own ``shown``. Other sections are
+shown completely."""
 
 
 def preset(
@@ -36,14 +46,14 @@ def preset(
     agent: str | None = None,
     reward: str | None = None,
 ) -> TrainConfig:
-    """The defaults of a preset.
+    """Returns the defaults of a preset.
 
     Args:
         name: One of ``PRESETS``.
-        observation: A kind of observation that they are for; None for the preset's own.
-        task: The task that they are for; any of PixMC-Sparse gives the same.
-        agent: The algorithm that they are for; None for the usual one of such tasks.
-        reward: The reward that they are for; None for the preset's own.
+        observation: Kind of observation; by default the preset's own.
+        task: The task; by default any of PixMC-Sparse.
+        agent: The algorithm; by default that of the task's family.
+        reward: The reward; by default the preset's own.
     """
     choose("--preset", name, PRESETS)
     family = family_of(task)
@@ -54,29 +64,31 @@ def preset(
 
 
 def parse(arguments: Sequence[str], prog: str = "mimex train") -> TrainConfig:
-    """The settings that a command line asks for; the others are those of its preset."""
+    """Parses a command line; the other settings are those of its preset."""
     name, observation, agent, reward = (
-        _chosen(arguments, flag) for flag in ("--preset", "--observation", "--agent", "--reward")
+        _value(arguments, flag) for flag in ("--preset", "--observation", "--agent", "--reward")
     )
-    chosen = preset(name or "cpu", observation, _task(arguments), agent, reward)
+    config = preset(name or "cpu", observation, _task(arguments), agent, reward)
     if _HELP_ALL in arguments:
         arguments = ["--help"]
     elif {"-h", "--help"} & set(arguments):
-        bonus = choose("--bonus", _chosen(arguments, "--bonus") or chosen.bonus, tuple(BONUSES))
-        chosen, arguments = brief(chosen, bonus), ["--help"]
-    missing: Any = tyro.MISSING  # or the help would not ask for it
-    default = replace(chosen, task=missing)
-    config = tyro.cli(type(default), args=arguments, default=default, prog=prog, description=_WORDS)
-    if config.curriculum and _chosen(arguments, "--reward") is None:
+        bonus = choose("--bonus", _value(arguments, "--bonus") or config.bonus, tuple(BONUSES))
+        config, arguments = _with_short_help(config, bonus), ["--help"]
+    missing: Any = tyro.MISSING  # makes tyro require the task
+    config = replace(config, task=missing)
+    config = tyro.cli(
+        type(config), args=arguments, default=config, prog=prog, description=_DESCRIPTION
+    )
+    if config.curriculum and _value(arguments, "--reward") is None:
         config = replace(config, reward=config.curriculum[-1])
     return config
 
 
 def _task(arguments: Sequence[str]) -> str:
-    """The task among the arguments, before they can be read: defaults depend on it."""
+    """Finds the task before parsing, since defaults depend on it."""
     pairs = zip(["", *arguments], arguments, strict=False)
-    tasks = (word for before, word in pairs if before not in _FREE_TEXT)
-    return next((word for word in tasks if _is_task(word)), "")
+    words = (word for previous, word in pairs if previous not in _FREE_TEXT)
+    return next((word for word in words if _is_task(word)), "")
 
 
 def _is_task(word: str) -> bool:
@@ -86,11 +98,41 @@ def _is_task(word: str) -> bool:
     )
 
 
-def _chosen(arguments: Sequence[str], flag: str) -> str | None:
-    """The value of a flag, before parsing."""
-    for place, argument in enumerate(arguments):
-        if argument == flag and place + 1 < len(arguments):
-            return arguments[place + 1]
+def _value(arguments: Sequence[str], flag: str) -> str | None:
+    """Finds the value of a flag before parsing."""
+    for index, argument in enumerate(arguments):
+        if argument == flag and index + 1 < len(arguments):
+            return arguments[index + 1]
         if argument.startswith(f"{flag}="):
             return argument.removeprefix(f"{flag}=")
     return None
+
+
+def _with_short_help(config: TrainConfig, bonus: str) -> Any:
+    """Returns the same settings in a class whose --help shows only the most important ones."""
+    family, of_agent = config.family, agent_class(config.agent).shown
+    shown = {*_SHOWN, *of_agent, *family.sections, "eval", "track"}
+    shown |= {"reward"} if len(family.rewards) > 1 else set()
+    shown |= {"observation"} if len(family.observations) > 1 else set()
+    shown |= {bonus, "scale"} if bonus != "none" else set()
+    return _suppress(config, shown, _SHOWN_IN_SECTION | dict(of_agent))
+
+
+def _suppress(
+    settings: Any, shown: Collection[str], sections: Mapping[str, Collection[str]] | None = None
+) -> Any:
+    """Returns the same settings in a subclass whose other fields tyro does not show."""
+    kind, hints = type(settings), get_type_hints(type(settings), include_extras=True)
+    values, declared = {}, []
+    for each in fields(settings):
+        value, hint = getattr(settings, each.name), hints[each.name]
+        if each.name not in shown:
+            hint = Annotated[hint, tyro.conf.Suppress]
+        elif sections is not None and each.name in sections:
+            value = _suppress(value, sections[each.name])
+            hint = type(value)
+        values[each.name] = value
+        declared.append((each.name, hint, field(default=value)))
+    subclass = make_dataclass(kind.__name__, declared, bases=(kind,), frozen=True)
+    subclass.__doc__ = kind.__doc__
+    return subclass(**values)

@@ -1,4 +1,4 @@
-"""Presets that are not an agent's own, each with its reason; ``families`` chooses among them."""
+"""Settings of presets that do not belong to an agent; ``families`` combines them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mimex.agents.drqv2 import SMALL_PIXELS
 from mimex.bonus.size import PAPER
 
 ALL_WINDOWS = 1 << 20
-"""The release takes one optimizer step of the bonus per rollout, on all of its windows."""
+"""A minibatch of all windows: the released code takes one optimizer step per rollout."""
 
 PUBLISHED_SCALE = {"beta": 0.05, "normalize": False}
-"""The paper's: the raw bonus."""
+"""The paper's scale: the raw bonus."""
 
 PUBLISHED_BONUSES: Mapping[str, Mapping[str, Any]] = {
     "mimex": {"size": PAPER, "lr": 1e-4, "mask_type": "time", "mask_ratio": 0.7},
@@ -21,28 +21,27 @@ PUBLISHED_BONUSES: Mapping[str, Mapping[str, Any]] = {
     "pseudocount": {"lr": 1e-3},
     "disagreement": {"lr": 1e-3},
 }
-"""Published settings that differ from the defaults. For the last two, which the paper does not have
-in this form, those before a search."""
+"""Published settings that differ from the defaults. The last two are not in the paper in this form
+and were not tuned."""
 
-BESIDE_COSTS = {"reward_decay": 1.0, "survival_bonus": 1.0}
-"""Scale of the bonus in the cpu preset on PixMC-Sparse. Every step costs an action penalty there,
-and touching the arm ends the episode: the survival bonus compensates for an average step's cost, or
-agents learn to end their episodes (docs/how-big.md). Restarts keep what was found, so that beta
-need not be reduced for it."""
+SURVIVAL_SCALE = {"reward_decay": 1.0, "survival_bonus": 1.0}
+"""Scale of the bonus in the cpu preset on PixMC-Sparse. Every step has an action penalty, and
+touching the arm ends the episode. The survival bonus compensates for the mean penalty; without it,
+agents learn to end their episodes (docs/how-big.md). Beta is not reduced after a reward, because
+restarts preserve progress."""
 
 SPARSE: Mapping[str, Any] = {
     "ppo": ppo.SPARSE,
     "restarts": {"share": 0.25},
     "mimex": {"mask_type": "time", "mask_ratio": 0.7},
 }
-"""What the cpu preset changes for sparse reward from state on PixMC-Sparse, whatever the bonus. The
-bonus also sees the object alone (of Reach the hand). Of an object at rest a masked step is a copy
-of its neighbor, so that masking whole steps rewards nothing but a moving object (docs/results.md).
-"""
+"""Settings of the cpu preset for sparse reward from state on PixMC-Sparse. The bonus also sees only
+the object (the hand for Reach). If the object is at rest, a masked time step equals its neighbor,
+so that time masking rewards only a moving object (docs/results.md)."""
 
 SMALL_IMAGES: Mapping[str, Any] = {
     "steps": 100_000,
     "suite": {"image_size": 40, "quality": "fast"},
     "drqv2": SMALL_PIXELS,
 }
-"""The small preset, from images of the control suite."""
+"""Settings of the small preset, for images of the control suite."""

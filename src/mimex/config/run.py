@@ -1,4 +1,4 @@
-"""All settings of a run, their checks, and JSON."""
+"""All settings of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mimex.bonus.scale import BonusScale
 from mimex.config.declared import settings_of
 from mimex.config.families import FAMILIES, family_of, require_task
 from mimex.config.families.base import Family
-from mimex.config.json import build, plain, require_numbers
+from mimex.config.json import from_json, require_finite, to_json
 from mimex.envs.nearest import choose
 from mimex.track import LOGGERS
 from mimex.train.restarts import RestartSettings
@@ -28,7 +28,7 @@ VISIONS = ("cnn", "vit")
 DEVICES = ("auto", "cpu", "cuda")
 
 MAY_CHANGE = ("steps", "horizon", "out", "processes", "threads", "device", "track")
-"""Settings with which a run may be continued though they differ from those of its start."""
+"""Settings that may differ when a run is resumed."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TrackSettings:
 
 
 def _sections() -> dict[str, type[Any]]:
-    """The sections of settings of all agents, bonuses and families of tasks, by name."""
+    """Setting classes of all agents, bonuses and task families, by section name."""
     bonuses = {name: settings_of(bonus_class(name)) for name in BONUSES}
     return {
         **{name: kind for agent in AGENTS for name, kind in agent_class(agent).sections.items()},
@@ -72,50 +72,49 @@ Sections: Any = make_dataclass(
     frozen=True,
     kw_only=True,
 )
-"""One field for each section that is registered with an agent, a bonus or a family."""
+"""A dataclass with one field per section of an agent, bonus or task family."""
 
 
 @dataclass(frozen=True)
 class TrainConfig(Sections):  # type: ignore[misc]
-    """Train an agent on a task with an exploration bonus, or continue to.
+    """Train an agent on a task with an exploration bonus, or resume a run.
 
-    Tasks are those of PixMC-Sparse, of the DeepMind Control suite, and all of Gymnasium.
+    Tasks are those of PixMC-Sparse, the DeepMind Control suite and Gymnasium.
     """
 
     task: tyro.conf.Positional[str]
-    """FrankaReach, FrankaCabinet, FrankaPick, FrankaMove, or the same with Kuka; dmc/ and a task
-    of the control suite, for example dmc/cartpole_swingup_sparse; gym/ and an id of Gymnasium, for
-    example gym/CartPole-v1, or of a module of yours, gym/MODULE:ID."""
+    """A task of PixMC-Sparse (FrankaReach, FrankaCabinet, FrankaPick, FrankaMove, or the same with
+    Kuka), of the control suite (such as dmc/cartpole_swingup_sparse), or a Gymnasium id (such as
+    gym/CartPole-v1, or gym/MODULE:ID for your own module)."""
     agent: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(AGENTS) + "}")] = "ppo"
     """Algorithm; by default drqv2 for dmc/ and ppo otherwise. drqv2 needs continuous actions."""
     reward: Annotated[str, tyro.conf.arg(metavar="{dense,sparse,sparser}")] = "sparse"
     """Reward of the task; tasks of dmc/ and gym/ have their own."""
     curriculum: tuple[str, ...] = ()
-    """Rewards to train with in turn, for example dense sparse sparser; evaluations use the last
-    one."""
+    """Rewards to train with one after another, such as dense sparse sparser; evaluations use the
+    last one."""
     curriculum_success: float = 0.8
-    """Success rate over the last 100 training episodes that moves a curriculum to its next
-    reward."""
+    """Success rate over the last 100 training episodes at which a curriculum moves on."""
     observation: Annotated[
         str, tyro.conf.arg(metavar="{oracle,robot,pixels} or for dmc/ {state,pixels}")
     ] = "oracle"
     """Full state, joints only, or wrist camera and joints; for dmc/ state or camera images;
     environments of gym/ have their own."""
     bonus: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BONUSES) + "}")] = "none"
-    """Exploration bonus; "constant" rewards every step equally and is the control."""
+    """Exploration bonus; "constant", a control, rewards every step equally."""
     bonus_view: tuple[str, ...] = ()
-    """Features of a vector observation that the bonus sees: named groups, such as object or hand
-    object, or index ranges such as 24:27; all by default. `mimex envs TASK` lists the groups; for
-    dmc/ they are the suite's observation names, for gym/ the keys of a Dict observation."""
+    """Features of a vector observation that the bonus sees: named groups such as hand object, or
+    index ranges such as 24:27; all by default. Groups of dmc/ are the suite's observation names,
+    those of gym/ the keys of a Dict observation; an unknown name lists the groups."""
     steps: int = 2_000_000
-    """Total environment steps over all environments; for dmc/ frames, of which an agent step has
-    suite.action-repeat."""
+    """Total environment steps over all environments; for dmc/ frames, with suite.action-repeat
+    frames per agent step."""
     futility: float = 1.0
     """Fraction of the steps after which a run without any positive training reward ends; 1 to
     disable."""
     horizon: int | None = None
-    """Environment steps over which the schedules of learning rate and beta run; None for the steps
-    with which the run starts. A resumed run keeps its horizon unless this sets another one."""
+    """Length of the learning rate and beta schedules in environment steps; by default the initial
+    --steps. A resumed run keeps its horizon unless it is set again."""
     envs: int = 512
     """Number of parallel environments."""
     seed: int = 0
@@ -127,14 +126,13 @@ class TrainConfig(Sections):  # type: ignore[misc]
     """Defaults tuned on two CPU cores (cpu), the published ones (paper), or, for dmc/ from pixels,
     small images and networks (small), whose scores are not comparable with published ones."""
     processes: int = 1
-    """Processes on this machine that share the environments and train one agent (on-policy agents
-    only); use torchrun for several machines. A run resumed with another number starts new
-    episodes."""
+    """Processes on this machine for data-parallel training (on-policy agents only); use torchrun
+    for several machines. A run resumed with another number starts new episodes."""
     threads: int | None = None
-    """Threads per process; None for one per core in total."""
+    """Threads per process; by default the cores divided by the processes."""
     device: Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = "cpu"
-    """Device of networks, rollouts and bonus; "auto" uses a CUDA GPU if there is one, else the CPU.
-    A run may be resumed on another device, with other random numbers."""
+    """Device of networks, rollouts and bonus; "auto" is cuda if available, else cpu. A run may be
+    resumed on another device, with other random numbers."""
     vision: VisionSettings = field(default_factory=VisionSettings)
     restarts: RestartSettings = field(default_factory=RestartSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
@@ -142,14 +140,14 @@ class TrainConfig(Sections):  # type: ignore[misc]
 
     def checked(self) -> TrainConfig:
         """Returns these settings; raises an error that names the first invalid one."""
-        require_numbers(asdict(self))
+        require_finite(asdict(self))
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, tuple(AGENTS))
         choose("--bonus", self.bonus, tuple(BONUSES))
         if self.device == "mps":
             raise ValueError(
-                "--device is 'mps', but Apple's GPUs have no float64, in which statistics are "
-                "kept: use --device cpu"
+                "--device is 'mps', but Apple's GPUs do not support float64, which statistics "
+                "need: use --device cpu"
             )
         choose("--device", self.device, DEVICES)
         choose("--vision.encoder", self.vision.encoder, VISIONS)
@@ -175,17 +173,13 @@ class TrainConfig(Sections):  # type: ignore[misc]
             raise ValueError(f"--futility is {self.futility}, but must be in (0, 1]")
         if self.seed < 0:
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
-        if self.processes > 1:
-            self._check_processes()
-        return self
-
-    def _check_processes(self) -> None:
         if self.envs % self.processes:
             nearest = self.processes * max(1, round(self.envs / self.processes))
             raise ValueError(
                 f"--envs is {self.envs}, which {self.processes} processes cannot share equally: "
                 f"use --envs {nearest}"
             )
+        return self
 
     def _check_curriculum(self) -> None:
         if not 0 < self.curriculum_success <= 1:
@@ -199,37 +193,37 @@ class TrainConfig(Sections):  # type: ignore[misc]
             )
 
     def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
-        """These settings with the horizon of the run that they resume.
+        """Returns these settings with the horizon of the run that they resume.
 
         Args:
-            begun: The settings with which the run was begun, as ``to_dict`` wrote them.
+            begun: Settings of the run's start, from ``to_dict``; None for a new run.
 
         Raises:
-            ValueError: If more steps than the horizon would be trained at a learning rate of 0.
+            ValueError: If the learning rate would be 0 after the horizon.
         """
         horizon = self.horizon or (begun or {}).get("horizon") or self.steps
         if type(horizon) is not int or horizon < 1:
             raise ValueError(
-                f"{self.folder / 'config.json'} has {horizon!r} for horizon: expected a number of "
-                "steps; restore it, or choose another folder"
+                f"{self.folder / 'config.json'} has {horizon!r} for horizon, but must be a number "
+                "of steps: restore it, or choose another folder"
             )
         annealed = agent_class(self.agent).annealed(self)
         if self.horizon is None and self.steps > horizon and annealed:
             raise ValueError(
                 f"--steps is {self.steps}, but this run's learning rate falls to 0 over the "
-                f"{horizon} steps of its horizon ({annealed}): add --horizon "
-                f"{self.steps} to let it fall over all steps instead"
+                f"{horizon} steps of its horizon ({annealed}): add --horizon {self.steps} to "
+                "anneal it over all steps instead"
             )
         return replace(self, horizon=horizon)
 
     @property
     def family(self) -> Family:
-        """The family of the task."""
+        """The task family."""
         return family_of(self.task)
 
     @property
     def device_name(self) -> str:
-        """PyTorch's name of the device; an error if this machine has none of that kind."""
+        """Name of the PyTorch device; raises an error if it is not available."""
         cuda = torch.cuda.is_available()
         if self.device == "auto":
             return "cuda" if cuda else "cpu"
@@ -250,17 +244,17 @@ class TrainConfig(Sections):  # type: ignore[misc]
 
     @property
     def _kind(self) -> str:
-        """Distinguishes runs on the same task: with the agent, if it is not the default."""
+        """Distinguishes runs on the same task; includes the agent if it is not the default."""
         kind = self.family.kind(self)
         return kind if self.agent in (self.family.agent, kind) else f"{kind}-{self.agent}"
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts of JSON values."""
-        return {name: plain(value) for name, value in asdict(self).items()}
+        return {name: to_json(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
-        """The settings that ``to_dict`` wrote."""
+        """Creates settings from the output of ``to_dict``."""
         if "task" not in data:
             raise ValueError("config.json lacks the task: restore it")
-        return build(cls, data)
+        return from_json(cls, data)

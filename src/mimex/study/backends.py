@@ -65,11 +65,7 @@ class Backend(Protocol):
 
 
 class LocalBackend:
-    """Executes runs as processes of this machine.
-
-    Args:
-        jobs: Number of parallel runs.
-    """
+    """Executes runs as processes of this machine, ``jobs`` of them in parallel."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,8 +20,9 @@ from typing import Any
 from mimex.files import open_own, printable, read_object, replacing
 from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
-from mimex.study.runs import Run, read_row
-from mimex.train.checkpoint import Checkpoints
+from mimex.study.runs import Run
+from mimex.track.jsonl import read_row
+from mimex.train.checkpoint import Checkpoints, step_files
 from mimex.train.folder import FolderInUseError, RunFolder
 
 _TAIL = 1 << 16  # bytes, enough for many rows of metrics or lines of a log
@@ -93,9 +93,7 @@ class StudyFolder:
         step = latest.get("step", 0)
         if step < run.steps and latest.get("train/gave_up") != 1.0:
             return False
-        saved = (self.run(run.name) / "checkpoints").glob("step_*")
-        numbers = (re.match(r"step_(\d+)", path.name) for path in saved)
-        return any(number is not None and int(number[1]) >= step for number in numbers)
+        return max(step_files(self.run(run.name) / "checkpoints"), default=-1) >= step
 
     def repair(self, run: PlannedRun) -> None:
         """Completes the last save of a finished run that was killed during it."""

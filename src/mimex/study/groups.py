@@ -14,11 +14,11 @@ import numpy as np
 
 from mimex.bonus import BONUSES
 from mimex.config import AGENTS
-from mimex.study.runs import Numbers, Run
+from mimex.study.runs import Floats, Run
 from mimex.study.statistics import final_value
-from mimex.train.flat import flat_settings
+from mimex.train.folder import flat_settings
 
-TaskScores = Mapping[str, Numbers]
+TaskScores = Mapping[str, Floats]
 """Scores of one method by task ``(seeds,)``."""
 
 OfTask = TypeVar("OfTask")
@@ -96,9 +96,6 @@ def method_labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names the method of every run by the fewest settings that distinguish the runs of a task.
 
     Settings are added one by one, if they distinguish runs that had the same name so far.
-
-    Args:
-        configs: Nested settings of every run.
     """
     methods = [method_settings(config) for config in configs]
     names = list(dict.fromkeys(name for method in methods for name in method))
@@ -136,7 +133,7 @@ def method_settings(config: Mapping[str, Any]) -> dict[str, str]:
     return flat_settings({name: value for name, value in config.items() if name not in unused})
 
 
-def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbers:
+def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Floats:
     """Returns steps at which every run that logged a metric has a value.
 
     These are (a subset of) the logged steps if they are the same for all runs, and otherwise evenly
@@ -152,7 +149,7 @@ def common_grid(runs: Sequence[Run], metric: str, points: int = POINTS) -> Numbe
     return np.linspace(low, high, points) if low < high else np.empty(0)
 
 
-def curves(group: Group, metric: str, grid: Numbers) -> Numbers:
+def curves(group: Group, metric: str, grid: Floats) -> Floats:
     """Returns a metric of every run that logged it ``(runs, grid)``, linearly interpolated.
 
     NaN outside of the steps that a run covers.
@@ -188,16 +185,12 @@ def bounds(metric: str) -> tuple[float, float]:
 
 
 def final_scores(
-    groups: Sequence[Group], metric: str, of: Callable[[Numbers, Numbers], float] = final_value
-) -> dict[str, dict[str, Numbers]]:
+    groups: Sequence[Group], metric: str, of: Callable[[Floats, Floats], float] = final_value
+) -> dict[str, dict[str, Floats]]:
     """Returns a score of each finished run by method, then by task ``(seeds,)``.
 
-    If budgets differ, all runs of a task are cut at the smallest.
-
-    Args:
-        groups: Runs by task and method.
-        metric: The metric of the curve.
-        of: Score of a curve from its steps and values.
+    ``of`` computes the score from steps and values. If budgets differ, all runs of a task are cut
+    at the smallest.
     """
     found = {
         (group.task, group.label): [
@@ -209,7 +202,7 @@ def final_scores(
     for (task, _), curves in found.items():
         ends = [float(steps[-1]) for steps, _ in curves]
         shortest[task] = min([shortest.get(task, np.inf), *ends])
-    scores: dict[str, dict[str, Numbers]] = {}
+    scores: dict[str, dict[str, Floats]] = {}
     for (task, label), curves in found.items():
         if curves:
             numbers = [of(*_until(shortest[task], *curve)) for curve in curves]
@@ -232,7 +225,7 @@ def _words(name: str, value: str) -> str:
     return text if name in FIRST else f"{name.rpartition('.')[2].replace('_', ' ')} {text}"
 
 
-def _until(end: float, steps: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+def _until(end: float, steps: Floats, values: Floats) -> tuple[Floats, Floats]:
     """Returns a curve up to a step, at least its first point."""
     count = max(1, int(np.searchsorted(steps, end, side="right")))
     return steps[:count], values[:count]

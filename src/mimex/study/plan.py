@@ -1,27 +1,46 @@
-"""A study's plan: the `mimex train` runs that answer a question, as data."""
+"""A study's plan: the `mimex train` runs that answer a question, and its TOML file."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from mimex.config import TrainConfig, parse
 from mimex.envs.nearest import choose
+from mimex.files import replacing
 
 Settings = Mapping[str, Any]
 """Settings of `mimex train` by dotted name, such as ``{"mimex.mask_ratio": 0.7}``."""
+
+PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
+"""Files of the built-in plans by name."""
 
 MAX_RUNS = 100_000
 """Maximum number of runs in a study."""
 
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study sets for each run."""
+
+_REQUIRED = ("tasks", "axes", "scales")
+_PLAN_FIELDS = {
+    "about": str,
+    "tasks": list,
+    "seeds": int,
+    "first_seed": int,
+    "metric": str,
+    "settings": dict,
+    "axes": dict,
+    "scales": dict,
+}
+_SCALE_FIELDS = {"about": str, "settings": dict, "tasks": dict}
 
 
 @dataclass(frozen=True)
@@ -69,14 +88,12 @@ class PlannedRun:
             with redirect_stderr(output), redirect_stdout(output):
                 return parse(self.arguments).checked()
         except ValueError as error:
-            raise ValueError(f"the run {self.name} cannot be made: {error}") from error
+            raise ValueError(f"the run {self.name} is invalid: {error}") from error
         except SystemExit as error:  # tyro prints its error in a box, and exits
             lines = [line.strip() for line in output.getvalue().splitlines()]
             reason = "; ".join([line for line in lines if line.strip("- ")][1:4])
             names = ", ".join(self.settings)
-            raise ValueError(
-                f"the run {self.name} cannot be made with {names}: {reason}"
-            ) from error
+            raise ValueError(f"the run {self.name} is invalid with {names}: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -105,9 +122,9 @@ class Plan:
             raise ValueError(
                 f"first_seed of the plan {self.name!r} is {self.first_seed}, but must be 0 or more."
             )
-        for name in ("tasks", "axes", "scales"):
+        for name in _REQUIRED:
             if not getattr(self, name):
-                raise ValueError(f"the plan {self.name!r} has no {name}; give at least one.")
+                raise ValueError(f"the plan {self.name!r} has no {name}; add at least one.")
         for axis, choices in self.axes.items():
             if not choices:
                 raise ValueError(f"the axis {axis!r} of the plan {self.name!r} has no choices.")
@@ -141,16 +158,15 @@ class Plan:
             seeds: Number of seeds; as in the plan by default.
             settings: Settings of every run, which override the plan's.
         """
-        given = self.scales[choose("--scale", scale, tuple(self.scales))]
+        budget = self.scales[choose("--scale", scale, tuple(self.scales))]
         tasks = [choose("--tasks", task, self.tasks) for task in tasks] or self.tasks
-        every = tuple(label for axis in self.axes.values() for label in axis)
-        wanted = {choose("--only", label, every) for label in only}
+        all_labels = tuple(label for axis in self.axes.values() for label in axis)
+        wanted = {choose("--only", label, all_labels) for label in only}
         axes = [[*filter(wanted.__contains__, axis)] or [*axis] for axis in self.axes.values()]
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
-        total = seeds * math.prod(map(len, (tasks, *axes)))
-        if total > MAX_RUNS:
+        if seeds * math.prod(map(len, (tasks, *axes))) > MAX_RUNS:
             raise ValueError(
                 f"--seeds is {str(seeds)[:40]}, which makes more than {MAX_RUNS:,} runs: use fewer "
                 "seeds, tasks or choices"
@@ -159,12 +175,14 @@ class Plan:
         numbers = range(self.first_seed, self.first_seed + seeds)
         for seed, task, labels in product(numbers, tasks, product(*axes)):
             chosen = dict(zip(self.axes, labels, strict=True))
-            layers = [self.settings, given.settings, given.tasks.get(task, {})]
+            layers = [self.settings, budget.settings, budget.tasks.get(task, {})]
             layers += [self.axes[axis][label] for axis, label in chosen.items()]
             layers += [settings or {}]
             merged = {name: value for layer in layers for name, value in layer.items()}
-            self._require_not_reserved(merged)
-            name = _slug("-".join([self._short(task), *labels, str(seed)]))
+            self._require_valid(merged)
+            # A folder name: "time 70 %" becomes "time-70".
+            name = "-".join([self._short(task), *labels, str(seed)])
+            name = re.sub(r"[^\w.]+", "-", name).strip("-")
             if name in runs:
                 raise ValueError(
                     f"two runs would share the folder {name}: {dict(runs[name].labels)} and "
@@ -179,21 +197,20 @@ class Plan:
         same = [other for other in self.tasks if other.split("/")[-1] == last]
         return last if len(same) == 1 else task
 
-    def _require_not_reserved(self, settings: Settings) -> None:
+    def _require_valid(self, settings: Settings) -> None:
         for name, value in settings.items():
+            if name in RESERVED:
+                raise ValueError(
+                    f"the plan {self.name!r} sets {name} to {value!r}, but a study sets "
+                    f"{', '.join(RESERVED)} for each run: leave it out."
+                )
             words = value if isinstance(value, list | tuple) else [value]
-            odd_name = not re.fullmatch(r"[\w.]+", name)
-            if odd_name or any(str(word).startswith("--") for word in words):
+            invalid = not re.fullmatch(r"[\w.]+", name)
+            if invalid or any(str(word).startswith("--") for word in words):
                 raise ValueError(
                     f"the plan {self.name!r} sets {name} to {value!r}, which `mimex train` would "
                     "read as another setting: names have letters, digits, _ and dots, and values "
                     "do not begin with dashes."
-                )
-        for name in RESERVED:
-            if name in settings:
-                raise ValueError(
-                    f"the plan {self.name!r} sets {name} to {settings[name]!r}, but a study sets "
-                    f"{', '.join(RESERVED)} for each run: leave it out."
                 )
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,6 +232,95 @@ def flags(settings: Settings) -> list[str]:
     return words
 
 
-def _slug(text: str) -> str:
-    """Returns a folder name: "time 70 %" becomes "time-70"."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-")
+def find_plan(name: str) -> Plan:
+    """Returns a built-in plan by its name, or a user's plan by its file."""
+    path = Path(name)
+    if path.suffix != ".toml":
+        return read_plan(PLANS[choose("the plan", name, tuple(PLANS))])
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file; mimex study init {path} writes it.")
+    return read_plan(path)
+
+
+def read_plan(path: Path) -> Plan:
+    """Reads the plan of a TOML file, named after the file.
+
+    Raises:
+        ValueError: If the file is not TOML or not a plan; the message names the field.
+    """
+    try:
+        return _parse_plan(path.stem, tomllib.loads(path.read_bytes().decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply for a plan") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def copy_plan(name: str, path: Path) -> None:
+    """Copies the file of a built-in plan.
+
+    Raises:
+        FileExistsError: If the file exists.
+    """
+    text = PLANS[choose("the plan", name, tuple(PLANS))].read_bytes()
+    if path.exists():
+        raise FileExistsError(f"{path} exists: remove it, or choose another name.")
+    with replacing(path) as aside:
+        aside.write_bytes(text)
+
+
+def _parse_plan(name: str, data: Mapping[str, Any]) -> Plan:
+    _require_fields("a field", "", data, _PLAN_FIELDS)
+    for required in _REQUIRED:
+        if required not in data:
+            raise ValueError(f"{required} is missing; a plan needs {', '.join(_REQUIRED)}")
+    tasks = tuple(_require_kind("a task", task, str) for task in data["tasks"])
+    axes = {
+        axis: {
+            label: _flat(f"axes.{axis}.{label}", chosen)
+            for label, chosen in _require_kind(f"axes.{axis}", choices, dict).items()
+        }
+        for axis, choices in data["axes"].items()
+    }
+    scales = {x: _parse_scale(f"scales.{x}", given, tasks) for x, given in data["scales"].items()}
+    settings = _flat("settings", data.get("settings", {}))
+    parsed = {"tasks": tasks, "axes": axes, "scales": scales, "settings": settings}
+    return Plan(name, **{**data, **parsed})
+
+
+def _parse_scale(where: str, data: Any, tasks: Sequence[str]) -> Scale:
+    _require_kind(where, data, dict)
+    _require_fields(f"a field of {where}", f"{where}.", data, _SCALE_FIELDS)
+    by_task = data.get("tasks", {})
+    for task in by_task:
+        choose(f"a task in {where}.tasks", task, tasks)
+    return Scale(
+        data.get("about", ""),
+        _flat(f"{where}.settings", data.get("settings", {})),
+        {task: _flat(f"{where}.tasks.{task}", chosen) for task, chosen in by_task.items()},
+    )
+
+
+def _require_fields(what: str, prefix: str, data: Any, kinds: Mapping[str, type]) -> None:
+    for name, value in data.items():
+        _require_kind(prefix + name, value, kinds[choose(what, name, tuple(kinds))])
+
+
+def _require_kind(where: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        expected = {dict: "a table", list: "a list", str: "a string", int: "an integer"}[kind]
+        raise ValueError(f"{where} is {value!r}, but must be {expected}")
+    return value
+
+
+def _flat(where: str, table: Any, prefix: str = "") -> dict[str, Any]:
+    """Returns settings by dotted name: TOML reads a dotted key as nested tables."""
+    flat: dict[str, Any] = {}
+    for name, value in _require_kind(where, table, dict).items():
+        if isinstance(value, dict):
+            flat |= _flat(where, value, f"{prefix}{name}.")
+        else:
+            flat[(prefix + name).replace("-", "_")] = value
+    return flat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.files import read_object, read_own
+from mimex.track.jsonl import MAX_STEP, read_row
 
-Numbers = NDArray[np.float64]
-
-
-MAX_STEP = 2**63
-"""Larger numbers in a run folder are damage."""
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +32,7 @@ class Run:
     path: Path
     config: dict[str, Any]
     about: dict[str, Any]
-    columns: dict[str, Numbers]
+    columns: dict[str, Floats]
 
     @property
     def task(self) -> str:
@@ -57,7 +53,7 @@ class Run:
         futile = gave_up is not None and gave_up[-1] == 1.0
         return bool(futile or steps[-1] >= self.config.get("steps", 0))
 
-    def curve(self, metric: str) -> tuple[Numbers, Numbers]:
+    def curve(self, metric: str) -> tuple[Floats, Floats]:
         """Returns the steps at which a metric was logged, and its values; both may be empty."""
         values = self.columns.get(metric, np.empty(0))
         logged = np.isfinite(values)
@@ -114,7 +110,7 @@ def find_runs(paths: Iterable[Path | str]) -> list[Run]:
     return [load_run(folder) for folder in folders.values()]
 
 
-def read_columns(text: bytes) -> dict[str, Numbers]:
+def read_columns(text: bytes) -> dict[str, Floats]:
     """Returns the metrics of JSON lines by name ``(rows,)``, NaN where a row lacks one or has null.
 
     Lines that are not rows, such as a half-written last one, are skipped.
@@ -122,16 +118,6 @@ def read_columns(text: bytes) -> dict[str, Numbers]:
     rows = [row for line in text.split(b"\n")[:-1] if (row := read_row(line)) is not None]
     names = dict.fromkeys(name for row in rows for name in row) or {"step": None}
     return {name: np.array([_number(row.get(name)) for row in rows], float) for name in names}
-
-
-def read_row(line: bytes) -> dict[str, Any] | None:
-    """Returns a row of metrics.jsonl, or None if the line is not one."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    step = row.get("step") if isinstance(row, dict) else None
-    return row if isinstance(step, int | float) and 0 <= step < MAX_STEP else None
 
 
 def _number(value: Any) -> float:

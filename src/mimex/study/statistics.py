@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from mimex.envs.nearest import choose
+from mimex.study.runs import Floats
 
 __all__ = [
     "Estimate",
@@ -34,11 +35,10 @@ __all__ = [
     "probability_of_improvement",
 ]
 
-Numbers = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
 """Scores of one method by task ``(seeds,)``."""
 
-Strata = Mapping[str, Numbers]
+Strata = Mapping[str, Floats]
 """Scores or curves of one method by task ``(seeds, points)``."""
 
 Statistic = Literal["iqm", "mean"]
@@ -67,9 +67,9 @@ class Estimate:
 class Band:
     """A statistic with its interval at every point: ``(points,)`` each."""
 
-    value: Numbers
-    low: Numbers
-    high: Numbers
+    value: Floats
+    low: Floats
+    high: Floats
 
 
 def mean(scores: Scores) -> float:
@@ -167,7 +167,7 @@ def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
     return Estimate(share, float(min([share, *possible])), float(max([share, *possible])))
 
 
-def _strata(scores: Scores, *, several: bool = False) -> dict[str, Numbers]:
+def _strata(scores: Scores, *, several: bool = False) -> dict[str, Floats]:
     """Returns scores by task as ``(seeds, points)``.
 
     Raises:
@@ -191,7 +191,7 @@ def _strata(scores: Scores, *, several: bool = False) -> dict[str, Numbers]:
     return strata
 
 
-def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -> Numbers:
+def _aggregate(strata: Strata, statistic: str, weights: Floats | None = None) -> Floats:
     """Returns a statistic over all runs at every point ``(..., points)``.
 
     Args:
@@ -205,7 +205,7 @@ def _aggregate(strata: Strata, statistic: str, weights: Numbers | None = None) -
         shares = [np.full(len(x), 1 / len(x) / len(strata)) for x in strata.values()]
         weights = np.concatenate(shares)
     if statistic == "mean":
-        means: Numbers = weights @ values
+        means: Floats = weights @ values
         return means
     order = np.argsort(values, axis=0, kind="stable")
     columns = []
@@ -236,11 +236,11 @@ def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
     return Band(estimate, estimate - wider * below, estimate + wider * above)
 
 
-def _degrees_of_freedom(strata: Strata) -> Numbers:
+def _degrees_of_freedom(strata: Strata) -> Floats:
     """Returns the degrees of freedom at every point, by Welch and Satterthwaite."""
     parts = np.array([x.var(axis=0, ddof=1) / len(x) for x in strata.values()])  # (tasks, points)
     each = np.array([len(x) - 1 for x in strata.values()], float)[:, None]
     total, below = parts.sum(0) ** 2, (parts**2 / each).sum(0)
-    freedom: Numbers = np.full(total.shape, each.sum())
+    freedom: Floats = np.full(total.shape, each.sum())
     np.divide(total, below, out=freedom, where=below > 0)
     return freedom

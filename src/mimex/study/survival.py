@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -22,32 +21,32 @@ from numpy.typing import NDArray
 from scipy.stats import CensoredData, ecdf
 
 from mimex.study.groups import BASELINE, Group, comparable
-from mimex.study.runs import Numbers, Run
+from mimex.study.runs import Floats, Run
 
 METRIC = "explore/first_reward"
 """Environment step (or frame) of the first reward above 0; not logged before there is one."""
 
-EXACT = 50_000
+MAX_EXACT = 50_000
 """Maximum number of assignments to enumerate: nine against nine runs of a task have 48,620."""
 
-DRAWS = 9_999
+SAMPLES = 9_999
 """Assignments to sample otherwise; the standard error of a p-value of 5 % is then 0.2 %."""
 
-ROUNDING = 1e-9
+TOLERANCE = 1e-9
 """Tolerance for equal statistics."""
 
 
 @dataclass(frozen=True, eq=False)
-class Waits:
+class Durations:
     """Steps to the first reward of some runs: ``(runs,)`` each.
 
     Attributes:
         steps: Step of a run's first reward, or its last step if it is censored.
-        met: Whether the run received a reward.
+        observed: Whether the run received a reward.
     """
 
-    steps: Numbers
-    met: NDArray[np.bool_]
+    steps: Floats
+    observed: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -85,33 +84,35 @@ class FirstRewards:
     p: float | None
 
 
-def waits_of(runs: Sequence[Run], metric: str = METRIC) -> Waits:
+def durations_of(runs: Sequence[Run], metric: str = METRIC) -> Durations:
     """Returns the steps to the first reward, or another event, of all runs with metrics."""
     curves = [(run.curve(metric)[1], run.columns["step"]) for run in runs]
     ends = [(*first[:1], steps[-1])[0] for first, steps in curves if len(steps)]
-    met = [len(first) > 0 for first, steps in curves if len(steps)]
-    return Waits(np.array(ends, float), np.array(met, bool))
+    observed = [len(first) > 0 for first, steps in curves if len(steps)]
+    return Durations(np.array(ends, float), np.array(observed, bool))
 
 
-def survival_curve(waits: Waits) -> tuple[Numbers, Numbers]:
+def survival_curve(durations: Durations) -> tuple[Floats, Floats]:
     """Returns the Kaplan-Meier estimate of the fraction of runs without a reward.
 
     Steps and fractions have the shape ``(points,)``, with a point at 0 and at every step at which a
     run received its first reward or ended. A fraction holds until the next step.
     """
-    data = CensoredData(uncensored=waits.steps[waits.met], right=waits.steps[~waits.met])
-    curve = ecdf(data).sf
+    steps, observed = durations.steps, durations.observed
+    curve = ecdf(CensoredData(uncensored=steps[observed], right=steps[~observed])).sf
     return np.append(0.0, curve.quantiles), np.append(1.0, curve.probabilities)
 
 
-def median(waits: Waits) -> float | None:
+def median(durations: Durations) -> float | None:
     """Returns the step by which half of the runs had a reward; None if it was not reached."""
-    steps, shares = survival_curve(waits)
-    reached = steps[shares <= 0.5 + ROUNDING]
+    steps, fractions = survival_curve(durations)
+    reached = steps[fractions <= 0.5 + TOLERANCE]
     return float(reached[0]) if len(reached) else None
 
 
-def log_rank(ours: Mapping[str, Waits], theirs: Mapping[str, Waits], *, seed: int = 0) -> LogRank:
+def log_rank(
+    ours: Mapping[str, Durations], theirs: Mapping[str, Durations], *, seed: int = 0
+) -> LogRank:
     """Tests whether two methods differ in the steps to the first reward, stratified by task.
 
     Args:
@@ -128,28 +129,28 @@ def log_rank(ours: Mapping[str, Waits], theirs: Mapping[str, Waits], *, seed: in
         )
     # Tasks without any reward have no influence.
     pairs = [(ours[task], theirs[task]) for task in sorted(ours)]
-    strata = [(len(a.steps), both) for a, b in pairs if (both := pooled([a, b])).met.any()]
-    assignments = [(np.arange(len(both.steps)) < count).astype(float) for count, both in strata]
-    observed = np.zeros((2, 1))
-    for assignment, (_, both) in zip(assignments, strata, strict=True):
-        observed += _excess(assignment[None], both)
-    statistic = float(_standardized(observed)[0])
-    if statistic < -ROUNDING:  # symmetric in the two methods
-        turned = log_rank(theirs, ours, seed=seed)
-        return LogRank(-turned.statistic, turned.p)
-    ways = math.prod(math.comb(len(both.steps), count) for count, both in strata)
-    if ways <= EXACT:
-        parts = [_excess(_all_assignments(count, len(both.steps)), both) for count, both in strata]
-        all_excess = reduce(_sums_of_pairs, parts, np.zeros((2, 1)))
+    strata = [(len(a.steps), both) for a, b in pairs if (both := pooled([a, b])).observed.any()]
+    actual = [(np.arange(len(both.steps)) < count).astype(float) for count, both in strata]
+    excess = np.zeros((2, 1))
+    for assignment, (_, both) in zip(actual, strata, strict=True):
+        excess += _excess(assignment[None], both)
+    statistic = float(_standardized(excess)[0])
+    if statistic < -TOLERANCE:  # symmetric in the two methods
+        swapped = log_rank(theirs, ours, seed=seed)
+        return LogRank(-swapped.statistic, swapped.p)
+    if math.prod(math.comb(len(both.steps), count) for count, both in strata) <= MAX_EXACT:
+        permuted = np.zeros((2, 1))
+        for count, both in strata:  # all combinations of the tasks' assignments
+            one = _excess(_all_assignments(count, len(both.steps)), both)
+            permuted = (permuted[:, :, None] + one[:, None]).reshape(2, -1)
     else:
         generator = np.random.default_rng(seed)
-        drawn = np.zeros((2, DRAWS))
-        for assignment, (_, both) in zip(assignments, strata, strict=True):
-            drawn += _excess(generator.permuted(np.tile(assignment, (DRAWS, 1)), axis=1), both)
-        all_excess = np.concatenate(
-            [observed, drawn], axis=1
-        )  # the observed assignment is one of them
-    as_extreme = np.abs(_standardized(all_excess)) >= abs(statistic) - ROUNDING
+        sampled = np.zeros((2, SAMPLES))
+        for assignment, (_, both) in zip(actual, strata, strict=True):
+            copies = np.tile(assignment, (SAMPLES, 1))
+            sampled += _excess(generator.permuted(copies, axis=1), both)
+        permuted = np.concatenate([excess, sampled], axis=1)
+    as_extreme = np.abs(_standardized(permuted)) >= abs(statistic) - TOLERANCE
     return LogRank(statistic, float(as_extreme.mean()))
 
 
@@ -162,67 +163,62 @@ def first_rewards(groups: Sequence[Group], baseline: str = BASELINE) -> list[Fir
         groups: Runs by task and method; those without metrics are skipped.
         baseline: The method that the others are compared with.
     """
-    methods: dict[str, dict[str, Waits]] = {}
+    methods: dict[str, dict[str, Durations]] = {}
     for group in groups:
-        waits = waits_of(group.runs)
-        if len(waits.steps):
-            methods.setdefault(group.label, {})[group.task] = waits
-    if not any(waits.met.any() for by_task in methods.values() for waits in by_task.values()):
+        durations = durations_of(group.runs)
+        if len(durations.steps):
+            methods.setdefault(group.label, {})[group.task] = durations
+    if not any(x.observed.any() for by_task in methods.values() for x in by_task.values()):
         return []
 
     def row(task: str | None, method: str, tasks: Sequence[str]) -> FirstRewards:
         by_task = {name: methods[method][name] for name in tasks}
-        waits = pooled(list(by_task.values()))
+        all_runs = pooled(list(by_task.values()))
+        found, runs = int(all_runs.observed.sum()), len(all_runs.observed)
         p = None
         if method != baseline and set(tasks) <= methods.get(baseline, {}).keys():
             p = log_rank(by_task, {name: methods[baseline][name] for name in tasks}).p
-        return FirstRewards(task, method, int(waits.met.sum()), len(waits.met), median(waits), p)
+        return FirstRewards(task, method, found, runs, median(all_runs), p)
 
-    every = dict.fromkeys(group.task for group in groups)
-    rows = [row(task, name, [task]) for task in every for name in methods if task in methods[name]]
+    tasks = dict.fromkeys(group.task for group in groups)
+    rows = [row(task, name, [task]) for task in tasks for name in methods if task in methods[name]]
     shared = list(next(iter(comparable(methods).values()), {}))
     return rows + [row(None, name, shared) for name in methods if len(shared) > 1]
 
 
-def pooled(waits: Sequence[Waits]) -> Waits:
-    """Concatenates several groups of runs."""
-    return Waits(np.concatenate([x.steps for x in waits]), np.concatenate([x.met for x in waits]))
+def pooled(parts: Sequence[Durations]) -> Durations:
+    """Concatenates the runs of several groups."""
+    steps = np.concatenate([part.steps for part in parts])
+    return Durations(steps, np.concatenate([part.observed for part in parts]))
 
 
-def _excess(assignments: Numbers, waits: Waits) -> Numbers:
+def _excess(assignments: Floats, durations: Durations) -> Floats:
     """Returns observed minus expected first rewards, and their variance ``(2, assignments)``.
 
     Args:
         assignments: 1 for each run that is assigned to the first method ``(assignments, runs)``.
-        waits: Steps of the runs of one task.
+        durations: Steps of the runs of one task.
     """
-    moments = np.unique(waits.steps[waits.met])
-    waiting = (waits.steps[:, None] >= moments).astype(float)  # (runs, moments)
-    meeting = ((waits.steps[:, None] == moments) & waits.met[:, None]).astype(float)
-    there, met = waiting.sum(0), meeting.sum(0)  # (moments,)
-    share = (
-        assignments @ waiting / there
-    )  # (assignments, moments), of the first method among runs at risk
-    excess = assignments @ meeting.sum(1) - share @ met
-    variance = (share * (1 - share)) @ (met * (there - met) / np.maximum(there - 1, 1))
+    times = np.unique(durations.steps[durations.observed])
+    at_risk = (durations.steps[:, None] >= times).astype(float)  # (runs, times)
+    events = ((durations.steps[:, None] == times) & durations.observed[:, None]).astype(float)
+    total, count = at_risk.sum(0), events.sum(0)  # (times,)
+    first = assignments @ at_risk / total  # (assignments, times): first method's part of the runs
+    excess = assignments @ events.sum(1) - first @ count
+    variance = (first * (1 - first)) @ (count * (total - count) / np.maximum(total - 1, 1))
     return np.stack([excess, variance])
 
 
-def _standardized(excess: Numbers) -> Numbers:
+def _standardized(excess: Floats) -> Floats:
     """Returns the excess over its standard deviation ``(assignments,)``; 0 without variance."""
-    by_chance = excess[1] > ROUNDING
-    return np.where(by_chance, excess[0] / np.sqrt(np.where(by_chance, excess[1], 1.0)), 0.0)
+    varies = excess[1] > TOLERANCE
+    return np.where(varies, excess[0] / np.sqrt(np.where(varies, excess[1], 1.0)), 0.0)
 
 
-def _all_assignments(count: int, runs: int) -> Numbers:
+def _all_assignments(count: int, runs: int) -> Floats:
     """Returns all assignments of some runs to the first method ``(assignments, runs)``."""
     ways = math.comb(runs, count)
     chosen = np.array(list(combinations(range(runs), count)), np.int64).reshape(ways, count)
     assignments = np.zeros((ways, runs))
     np.put_along_axis(assignments, chosen, 1.0, axis=1)
     return assignments
-
-
-def _sums_of_pairs(some: Numbers, others: Numbers) -> Numbers:
-    """Returns the sums of all pairs: ``(2, n)`` and ``(2, m)`` become ``(2, n * m)``."""
-    return (some[:, :, None] + others[:, None]).reshape(2, -1)

@@ -1,4 +1,4 @@
-"""Progress of a study on the terminal: a live table, or plain lines in a log."""
+"""Progress of a study: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,21 +27,13 @@ SUMMARY_SECONDS = 60.0
 """Time between two summaries in a log."""
 
 STATES = ("running", "failed", "queued", "done")
-"""States of runs, those first that are shown if the terminal is too small for all runs."""
+"""States of runs, in the order in which they are shown if the terminal is too small."""
 
 STYLES = {"failed": "red", "done": "green", "queued": "dim"}
 
 
 class StudyTable(ExitStack):
-    """Shows the state, speed and score of every run, and the time left.
-
-    Args:
-        folder: The study folder.
-        runs: All runs of the study.
-        metric: The score to show.
-        jobs: Number of parallel runs.
-        console: Where to write; the terminal by default.
-    """
+    """Shows the state, speed and score of every run, and the time left."""
 
     def __init__(
         self,
@@ -58,7 +50,7 @@ class StudyTable(ExitStack):
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             self.live = Live(console=self.console, refresh_per_second=2)
         self.folder, self.metric, self.jobs = folder, metric, jobs
-        self.runs = {run.name: run for run in runs}
+        self.budgets = {run.name: run.steps for run in runs}
         self._steps: dict[str, float] = {}
         self._first: dict[str, tuple[float, float]] = {}  # time and step when first seen running
         self._speeds: dict[str, float] = {}  # steps/s
@@ -73,11 +65,8 @@ class StudyTable(ExitStack):
 
     def __call__(self, progress: Progress) -> None:
         """Shows the current state of all runs."""
-        states = {
-            name: state
-            for state in ("queued", "running", "failed", "done")
-            for name in getattr(progress, state)
-        }
+        order = ("queued", "running", "failed", "done")
+        states = {name: state for state in order for name in getattr(progress, state)}
         changed = [name for name in states if self._states.get(name) != states[name]]
         for name in {*changed, *progress.running}:
             self._update(name, running=states[name] == "running")
@@ -97,9 +86,13 @@ class StudyTable(ExitStack):
         """Returns the number of runs in each state, and the time left."""
         counts = Counter(states.values())
         parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-        left = self._seconds_left(states)
-        if left is not None:
-            parts.append(f"about {timedelta(seconds=round(left))} left")
+        if self._speeds:
+            mean = sum(self._speeds.values()) / len(self._speeds)  # for runs of unknown speed
+            open_runs = [name for name, state in states.items() if state in ("running", "queued")]
+            seconds = [self._seconds_left(name, mean) for name in open_runs]
+            if seconds:
+                left = max(sum(seconds) / self.jobs, *seconds)
+                parts.append(f"about {timedelta(seconds=round(left))} left")
         return ", ".join(parts)
 
     def _print(self, text: str) -> None:
@@ -116,20 +109,9 @@ class StudyTable(ExitStack):
             if step > first:
                 self._speeds[name] = (step - first) / (now - start)
 
-    def _seconds_left(self, states: dict[str, str]) -> float | None:
-        """Time until all runs are done; runs of unknown speed are assumed to have the mean."""
-        if not self._speeds:
-            return None
-        mean = sum(self._speeds.values()) / len(self._speeds)
-        seconds = [
-            self._steps_left(name) / self._speeds.get(name, mean)
-            for name, state in states.items()
-            if state in ("running", "queued")
-        ]
-        return max(sum(seconds) / self.jobs, *seconds) if seconds else None
-
-    def _steps_left(self, name: str) -> float:
-        return max(0.0, self.runs[name].steps - self._steps[name])
+    def _seconds_left(self, name: str, default_speed: float) -> float:
+        steps = max(0.0, self.budgets[name] - self._steps[name])
+        return steps / self._speeds.get(name, default_speed)
 
     def _table(self, states: dict[str, str]) -> Table:
         table = Table("run", "", "steps", "of", "steps/s", escape(self.metric), "left", box=None)
@@ -137,21 +119,17 @@ class StudyTable(ExitStack):
             column.justify = "right"
         rows = max(3, self.console.size.height - OTHER_LINES)
         shown = set(sorted(states, key=lambda name: STATES.index(states[name]))[:rows])
-        for name in self.runs:
-            if name not in shown:
-                continue
-            speed, left = "", ""
-            if states[name] == "running" and name in self._speeds:
-                speed = f"{self._speeds[name]:,.0f}"
-                left = str(timedelta(seconds=round(self._steps_left(name) / self._speeds[name])))
+        for name in filter(shown.__contains__, self.budgets):
+            speed = self._speeds.get(name) if states[name] == "running" else None
+            left = timedelta(seconds=round(self._seconds_left(name, speed))) if speed else ""
             table.add_row(
                 Text(name),
                 states[name],
                 f"{self._steps[name]:,.0f}",
-                f"{self.runs[name].steps:,}",
-                speed,
+                f"{self.budgets[name]:,}",
+                f"{speed:,.0f}" if speed else "",
                 self._scores.get(name, ""),
-                left,
+                str(left),
                 style=STYLES.get(states[name]),
             )
         if len(states) > len(shown):

@@ -1,4 +1,4 @@
-"""Metrics, videos and what the terminal shows; loggers by name."""
+"""Metrics, videos and the progress display."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mimex.track.sinks import RunInfo, Sink
+    from mimex.track.loggers import Logger, RunInfo
 
 LOGGERS = {
-    "tensorboard": ".tensorboard:TensorBoard",
-    "wandb": ".hosted:WandB",
-    "trackio": ".hosted:Trackio",
+    "tensorboard": ".loggers:TensorBoard",
+    "wandb": ".loggers:WandB",
+    "trackio": ".loggers:Trackio",
 }
 """Module and class of every logger, by its name in ``--track.loggers``.
 
-A new logger is its file and a line here."""
+To add a logger, add a line here."""
 
 
-def make_logger(name: str, run: RunInfo) -> Sink:
-    """A logger by its name."""
+def make_logger(name: str, run: RunInfo) -> Logger:
+    """Creates a logger by its name."""
     module, _, kind = LOGGERS[name].partition(":")
-    logger: Sink = getattr(import_module(module, __name__), kind)(run)
+    logger: Logger = getattr(import_module(module, __name__), kind)(run)
     return logger

@@ -1,4 +1,4 @@
-"""Where the time of training goes."""
+"""Time measurement for ``time/`` metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mimex.types import Metrics
 
 
 class Clock:
-    """Adds up the seconds of named parts between two readings."""
+    """Sums the wall time (s) of named parts of the training loop."""
 
     def __init__(self) -> None:
         self._parts: dict[str, float] = {}
@@ -18,7 +18,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Counts the block's time to a part."""
+        """Adds the time of the block to a part."""
         start = time.perf_counter()
         try:
             yield
@@ -26,7 +26,7 @@ class Clock:
             self._parts[part] = self._parts.get(part, 0.0) + time.perf_counter() - start
 
     def read(self, steps: int) -> Metrics:
-        """Seconds of each part and environment steps per second since the last reading."""
+        """Seconds per part and environment steps per second since the last reading."""
         now = time.perf_counter()
         metrics = {f"time/{part}": seconds for part, seconds in self._parts.items()}
         metrics["time/steps_per_second"] = steps / (now - self._start)

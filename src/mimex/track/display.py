@@ -1,4 +1,4 @@
-"""Progress on the terminal: a live display, or plain lines where nobody watches."""
+"""Training progress: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, Self, TextIO, TypeVar, cast
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from mimex.files import printable
 
-HEADLINES = (
+PLAIN_METRICS = (
     "train/success",
     "train/return",
     "eval/success",
@@ -29,108 +29,31 @@ HEADLINES = (
     "bonus/mean",
     "bonus/share",
 )
-"""What a plain line tells, of the metrics that are there."""
+"""Metrics in a plain line."""
 
-PACE_SECONDS, PACE_SHARE = 60.0, 0.25
-"""The pace is measured over so many seconds, and in long runs over the last share of their time:
-long enough to hold evaluations, and soon forgetting a beginning that is faster than the rest."""
+SPEED_SECONDS, SPEED_FRACTION = 60.0, 0.25
+"""The speed is averaged over the last minute, or the last quarter of the run if that is longer, to
+include evaluations and to forget a faster start."""
 
-TICK_SECONDS = 0.5
-"""Between two updates, the least time after which something is shown again."""
+REFRESH_SECONDS = 0.5
+"""Minimum time between two refreshes by ``advance``."""
 
 QUIET_SECONDS = 60.0
-"""Between two updates, the time after which a plain line tells that the run is alive."""
+"""Time without output after which ``advance`` prints a plain line."""
 
 Item = TypeVar("Item")
 
 
-class Output:
-    """A text stream whose reader may go away: then its words are lost, and nothing else.
+class Display(ExitStack):
+    """Shows the progress of a run, its speed and its latest metrics.
 
     Args:
-        file: Standard output, as a pipe that is closed early or a device that gets full.
-    """
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def write(self, text: str) -> int:
-        """Writes a text, if it can be."""
-        with self._surviving():
-            self._file.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Hands over what was written, if it can be."""
-        with self._surviving():
-            self._file.flush()
-
-    @contextmanager
-    def _surviving(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            # What is written from now on goes nowhere, at the end of Python too.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._file.fileno())
-            os.close(nowhere)
-            with suppress(OSError):  # standard error may be the same pipe
-                print(
-                    f"mimex: standard output cannot be written ({error.strerror}): going on "
-                    "without it",
-                    file=sys.stderr,
-                    flush=True,
-                )
-
-
-@contextmanager
-def lasting_output() -> Iterator[None]:
-    """In this block standard output that cannot be written raises no error."""
-    if sys.stdout is None:  # closed from the start, and never written
-        yield
-        return
-    with redirect_stdout(cast("TextIO", Output(sys.stdout))):
-        yield
-
-
-class Screen(ExitStack):
-    """A live picture on a terminal, which is given back at the end; elsewhere lines of text.
-
-    Args:
-        console: Where to write; the terminal if left out.
-        refresh_per_second: How often the picture is drawn.
-    """
-
-    def __init__(self, console: Console | None, refresh_per_second: float) -> None:
-        super().__init__()
-        self.console = console or Console()
-        self.live: Live | None = None
-        if self.console.is_terminal and not self.console.is_dumb_terminal:
-            self.live = Live(console=self.console, refresh_per_second=refresh_per_second)
-
-    def __enter__(self) -> Self:
-        if self.live:
-            self.enter_context(self.live)
-        return self
-
-    def note(self, text: str) -> None:
-        """Shows a line that stays."""
-        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-
-
-class Display(Screen):
-    """Shows how far a run is, how fast it goes, and its latest metrics.
-
-    Args:
-        total_steps: Where the run ends.
-        title: What runs.
+        total_steps: Length of the run.
+        title: Name of the run.
         unit: What is counted.
-        start_step: Where it starts: above 0 when it continues.
-        plain_every: Seconds between two plain lines, which are for logs.
-        console: Where to write; the terminal if left out.
+        start_step: First step; above 0 for a resumed run.
+        plain_every: Minimum seconds between two plain lines.
+        console: Where to write; standard output by default.
     """
 
     def __init__(
@@ -143,102 +66,149 @@ class Display(Screen):
         plain_every: float = 10.0,
         console: Console | None = None,
     ) -> None:
-        super().__init__(console, refresh_per_second=4)
+        super().__init__()
+        self.console = console or Console()
         self.total_steps, self.title, self.unit = total_steps, title, unit
+        name = TextColumn("{task.description}", style="bold", markup=False)
+        self._bar = Progress(name, BarColumn(None), TaskProgressColumn(), expand=True)
+        self._task = self._bar.add_task(title, total=total_steps)
+        self._step, self._activity = start_step, ""
         self._metrics: dict[str, float] = {}
-        self._began = time.monotonic()
-        self._pace: deque[tuple[float, int]] = deque([(self._began, start_step)])
-        self._step, self._doing = start_step, ""
+        self._start = time.monotonic()
+        self._history = deque([(self._start, start_step)])  # times and steps, for the speed
         self._plain_every = plain_every
-        self._next_line, self._last_line = -math.inf, self._began
-        self._untold = False
+        self._next_line, self._last_line = -math.inf, self._start
+        self._unprinted = False  # metrics that no plain line has shown
+        self._live: Live | None = None
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self._live = Live(
+                console=self.console, refresh_per_second=4, get_renderable=self._render
+            )
 
     def __enter__(self) -> Self:
-        super().__enter__()
-        self.callback(self._finish)
-        if self.live:
-            self.live.update(self._picture())
+        if self._live:
+            self.enter_context(self._live)
+            self.callback(lambda: self._refresh(time.monotonic()))
         else:
             self.note(self.title)
+            self.callback(lambda: self.note(self._line()) if self._unprinted else None)
         return self
 
-    def _finish(self) -> None:
-        if self.live:
-            self._show(time.monotonic())
-        elif self._untold:
-            self.note(self._summary())
+    def note(self, text: str) -> None:
+        """Prints a line that stays on the screen."""
+        self._last_line = time.monotonic()
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Shows a step and its metrics; metrics not given keep their latest value."""
-        self._metrics |= metrics
-        self._step, self._doing, self._untold = step, "", True
+        """Shows a step and its metrics; other metrics keep their latest value."""
+        self._metrics = {**self._metrics, **metrics}  # new, since another thread may render it
+        self._step, self._activity, self._unprinted = step, "", True
         now = time.monotonic()
-        self._show(now)
-        if not self.live and now >= self._next_line:
-            self.note(self._summary())
-            self._next_line = now + self._plain_every
-            self._untold = False
+        self._refresh(now)
+        if not self._live and now >= self._next_line:
+            self.note(self._line())
+            self._next_line, self._unprinted = now + self._plain_every, False
 
-    def advance(self, step: int, doing: str = "") -> None:
-        """Shows a step between two updates, and what goes on beside making steps; costs little."""
-        self._step, self._doing = step, doing
+    def advance(self, step: int, activity: str = "") -> None:
+        """Shows a step between two updates, and the current activity; cheap to call."""
+        self._step, self._activity = step, activity
         now = time.monotonic()
-        if now < self._pace[-1][0] + TICK_SECONDS:
+        if now < self._history[-1][0] + REFRESH_SECONDS:
             return
-        self._show(now)
-        if not self.live and now >= self._last_line + QUIET_SECONDS:
-            self.note(self._summary())
+        self._refresh(now)
+        if not self._live and now >= self._last_line + QUIET_SECONDS:
+            self.note(self._line())
 
-    def over(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Gives the items one by one, each a step."""
+    def track(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yields the items, each of which is a step."""
         for count, item in enumerate(items, 1):
             yield item
             self.advance(count)
 
-    def _show(self, now: float) -> None:
-        self._pace.append((now, self._step))
-        since = now - max(PACE_SECONDS, PACE_SHARE * (now - self._began))
-        while len(self._pace) > 2 and self._pace[1][0] <= since:
-            self._pace.popleft()
-        if self.live:
-            self.live.update(self._picture())
+    def _refresh(self, now: float) -> None:
+        self._history.append((now, self._step))
+        oldest = now - max(SPEED_SECONDS, SPEED_FRACTION * (now - self._start))
+        while len(self._history) > 2 and self._history[1][0] <= oldest:
+            self._history.popleft()
+        self._bar.update(self._task, completed=self._step)
 
-    def note(self, text: str) -> None:
-        self._last_line = time.monotonic()
-        super().note(text)
-
-    def _pace_words(self) -> str:
-        (since, start), (now, step) = self._pace[0], self._pace[-1]
-        words = f"{step:,} of {self.total_steps:,} {self.unit}"
-        if step > start and now > since:
-            speed = (step - start) / (now - since)
+    def _status(self) -> str:
+        """Steps, speed, time left and activity."""
+        (start, first), (now, step) = self._history[0], self._history[-1]
+        text = f"{step:,} of {self.total_steps:,} {self.unit}"
+        if step > first and now > start:
+            speed = (step - first) / (now - start)
             left = timedelta(seconds=round(max(self.total_steps - step, 0) / speed))
-            words += f", {_rounded(speed)} {self.unit}/s, {left} left"
-        return f"{words}, {self._doing}" if self._doing else words
+            rounded = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+            text += f", {rounded} {self.unit}/s, {left} left"
+        return f"{text}, {self._activity}" if self._activity else text
 
-    def _share(self) -> float:
-        return min(self._pace[-1][1] / self.total_steps, 1.0) if self.total_steps else 1.0
+    def _line(self) -> str:
+        progress = min(self._step / self.total_steps, 1.0) if self.total_steps else 1.0
+        metrics = [f"{n} {self._metrics[n]:.4g}" for n in PLAIN_METRICS if n in self._metrics]
+        return " | ".join([f"{progress:4.0%} {self._status()}", *metrics])
 
-    def _summary(self) -> str:
-        told = [f"{name} {self._metrics[name]:.4g}" for name in HEADLINES if name in self._metrics]
-        return " | ".join([f"{self._share():4.0%} {self._pace_words()}", *told])
-
-    def _picture(self) -> Group:
-        """The bar, and below it one small table for each first word of the metrics' names."""
+    def _render(self) -> Group:
+        """The bar, the status, and one table of metrics per prefix of their names."""
         tables: dict[str, Table] = {}
         for name, value in self._metrics.items():
-            group, _, rest = name.rpartition("/")
-            if group == "time":
-                continue  # told below the bar
-            if group not in tables:
-                tables[group] = Table(group, "", box=None, header_style="bold")
-                tables[group].columns[1].justify = "right"
-            tables[group].add_row(rest, f"{value:.4g}")
-        bar = Table.grid(padding=(0, 1), expand=True)
-        share = self._share()
-        bar.add_row(Text(self.title, "bold"), ProgressBar(1.0, share), f"{share:.0%}")
-        return Group(bar, Text(f"{self._pace_words()}\n"), Columns(tables.values()))
+            prefix, _, rest = name.rpartition("/")
+            if prefix == "time":  # the status has the speed
+                continue
+            if prefix not in tables:
+                tables[prefix] = Table(prefix, "", box=None, header_style="bold")
+                tables[prefix].columns[1].justify = "right"
+            tables[prefix].add_row(rest, f"{value:.4g}")
+        return Group(self._bar, Text(f"{self._status()}\n"), Columns(tables.values()))
 
 
-def _rounded(speed: float) -> str:
-    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+class Output:
+    """A text stream that drops its output once its file cannot be written.
+
+    Args:
+        file: Standard output, which may be a closed pipe or a full device.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        """Writes a text if possible."""
+        with self._survive():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes the file if possible."""
+        with self._survive():
+            self._file.flush()
+
+    @contextmanager
+    def _survive(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            # Redirected for the rest of the process: Python flushes the file again at exit.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._file.fileno())
+            os.close(null)
+            with suppress(OSError):  # standard error may be the same pipe
+                print(
+                    f"mimex: standard output cannot be written ({error.strerror}): continuing "
+                    "without it",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+@contextmanager
+def optional_stdout() -> Iterator[None]:
+    """In this block, an unwritable standard output raises no error."""
+    if sys.stdout is None:  # closed from the start
+        yield
+        return
+    with redirect_stdout(cast("TextIO", Output(sys.stdout))):
+        yield

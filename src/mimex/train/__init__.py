@@ -1,1 +1,1 @@
-"""Training: the loops, what they save and where."""
+"""The training loop, its callbacks and checkpoints."""

@@ -18,7 +18,7 @@ PACKAGES = ("mimex", "torch", "numpy", "gymnasium", "mujoco", "dm_control", "saf
 
 
 def about() -> dict[str, Any]:
-    """Versions, source revision, machine, command and time of this process, as JSON-able values."""
+    """Returns versions, source revision, machine, command and start time as JSON values."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
@@ -30,12 +30,12 @@ def about() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python and of the packages that a run's numbers may depend on."""
+    """Returns the versions of Python and of packages that affect results."""
     return {"python": platform.python_version()} | {p: package_version(p) for p in PACKAGES}
 
 
 def git_revision(folder: Path) -> str | None:
-    """The commit that a folder is at, with ``-dirty`` if files differ; None outside of git."""
+    """Returns the git commit of a folder, with ``-dirty`` if files differ; None without git."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         answer = subprocess.run(
@@ -48,10 +48,9 @@ def git_revision(folder: Path) -> str | None:
 
 @cache
 def package_version(package: str) -> str | None:
-    """Of an installed package; None where there is none.
+    """Returns the version of a package; None if it is not installed.
 
-    Asked once: the standard library scans all of ``sys.path`` for it, and keeps what it found for
-    every state in which it met those folders.
+    Cached, because ``importlib.metadata`` scans all of ``sys.path``.
     """
     try:
         return version(package)

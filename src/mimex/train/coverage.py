@@ -1,4 +1,4 @@
-"""Coverage of the workspace, and planes for novelty maps."""
+"""Coverage of the workspace, and projections for novelty maps."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOW, HIGH = (0.0, -0.6, 0.0), (1.2, 0.6, 1.2)
-"""Corners of the box that counts (m): the reach of both robots, whose base is at (1, 0, 0)."""
+"""Corners of the workspace (m): the reach of both robots, whose base is at (1, 0, 0)."""
 
 CELL = 0.05
 """Edge of a cell (m), about that of the tasks' cubes."""
 
 PRINCIPAL_CELLS = 24
-"""Cells along each principal axis, as many as along each axis of the hand's box."""
+"""Cells along each principal axis, as many as along each axis of the workspace."""
 
 PRINCIPAL_EDGE = 3.0
-"""Edge of the principal map in units of log(1 + |z|), z in early standard deviations: z = 19."""
+"""Edge of the principal map in units of log(1 + |z|), z in initial standard deviations: z = 19."""
 
 FIRST_STATES = 2000
-"""States that the principal axes are fitted to: as many as DrQ-v2's random first steps."""
+"""States that the principal axes are fitted to, as many as DrQ-v2's random first steps."""
 
-SAME = 1e-9
-"""States that deviate less than this along an axis are the same there."""
+MIN_STD = 1e-9
+"""Axes with a smaller standard deviation are treated as constant."""
 
 Floats = NDArray[np.floating[Any]]
 
 
 class Coverage:
-    """The share of a fixed grid's cells that some environment's hand has visited so far."""
+    """Fraction of the workspace's cells that any environment's hand has visited."""
 
     def __init__(self) -> None:
         self._low = np.array(LOW)
@@ -39,14 +39,14 @@ class Coverage:
         self.visited = np.zeros(cells, bool)
 
     def visit(self, positions: NDArray[Any]) -> None:
-        """Marks where hands are: positions ``(n, 3)`` in metres; those outside do not count."""
+        """Marks the cells of hand positions ``(n, 3)`` (m); those outside are ignored."""
         cells = np.floor((positions - self._low) / CELL).astype(np.int64)
         inside = ((cells >= 0) & (cells < self.visited.shape)).all(axis=1)
         self.visited[tuple(cells[inside].T)] = True
 
     @property
-    def share(self) -> float:
-        """Visited cells over all."""
+    def fraction(self) -> float:
+        """Visited cells divided by all cells."""
         return float(self.visited.mean())
 
     def state_dict(self) -> dict[str, Any]:
@@ -60,17 +60,17 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Plane:
-    """A rectangle of square cells that states are projected to."""
+    """A grid of cells that states are projected to."""
 
     name: str
     axes: tuple[str, str]
     low: tuple[float, float]
     high: tuple[float, float]
     cells: tuple[int, int]
-    shared: bool = True  # the same for every run, so that maps of runs may be added up
+    shared: bool = True  # the same for all runs, whose maps may then be summed
 
     def flat_cells(self, points: Floats) -> NDArray[np.int64]:
-        """The cell of each point ``(n, 2)``, counted row by row of the first axis; -1 outside."""
+        """Flat cell indices of points ``(n, 2)``, in row-major order; -1 outside."""
         low, high = np.array(self.low), np.array(self.high)
         cell = np.floor((points - low) / (high - low) * self.cells).astype(np.int64)
         inside = ((cell >= 0) & (cell < self.cells)).all(axis=1)
@@ -79,13 +79,13 @@ class Plane:
 
 
 class Projection:
-    """From positions ``(n, D)`` to points on planes."""
+    """Maps positions ``(n, D)`` to points on planes."""
 
     planes: tuple[Plane, ...]
-    first_positions = 1  # how many the first call of ``points`` wants
+    first_positions = 1  # number of positions that the first call of ``points`` needs
 
     def points(self, positions: Floats) -> list[Floats]:
-        """Where positions are on each plane, ``(n, 2)`` each."""
+        """Points ``(n, 2)`` on each plane."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,10 +97,7 @@ class Projection:
 
 
 class HandPlanes(Projection):
-    """Positions of the hand ``(n, 3)`` in metres, seen from above and from the side.
-
-    The cells are those of ``Coverage``, summed over the third axis.
-    """
+    """Hand positions ``(n, 3)`` (m) from above and from the side, on the grid of ``Coverage``."""
 
     def __init__(self) -> None:
         self._axes = ((0, 1), (0, 2))
@@ -121,24 +118,22 @@ class HandPlanes(Projection):
 
 
 class PrincipalPlane(Projection):
-    """States ``(n, D)`` along the two directions in which the run's first states differ most.
+    """States ``(n, D)`` along the first two principal components of the run's first states.
 
-    The directions are fixed by the first call of ``points``, after each feature was divided by its
-    std: angles and speeds have no common unit. Distances are in standard deviations of the
-    first states, and shrink outwards like log(1 + |z|), because a policy that has learned goes far
-    beyond where a random one was.
+    The components are fitted by the first call of ``points``, to features divided by their standard
+    deviation. Distances z, in standard deviations, are compressed to log(1 + |z|), because a
+    trained policy goes far beyond the states of a random one.
 
     Args:
-        first_positions: How many the directions are fitted to.
+        first_positions: Number of states that the components are fitted to.
     """
 
     def __init__(self, first_positions: int = FIRST_STATES) -> None:
         self.first_positions = first_positions
-        names = ("first principal axis", "second principal axis")
-        edge = PRINCIPAL_EDGE
-        cells = (PRINCIPAL_CELLS, PRINCIPAL_CELLS)
+        axes = ("first principal axis", "second principal axis")
+        edge, cells = PRINCIPAL_EDGE, (PRINCIPAL_CELLS, PRINCIPAL_CELLS)
         self.planes = (
-            Plane("principal axes", names, (-edge, -edge), (edge, edge), cells, shared=False),
+            Plane("principal axes", axes, (-edge, -edge), (edge, edge), cells, shared=False),
         )
         self._mean: NDArray[np.float64] | None = None  # (D,)
         self._directions = np.zeros((0, 2))  # (D, 2), each divided by its std
@@ -150,17 +145,17 @@ class PrincipalPlane(Projection):
 
     def _fit(self, positions: Floats) -> NDArray[np.float64]:
         mean: NDArray[np.float64] = np.mean(positions, axis=0, dtype=np.float64)
-        spread = np.std(positions, axis=0, dtype=np.float64)
-        units = np.where(spread > SAME, spread, np.inf)  # what never differs has no say
+        std = np.std(positions, axis=0, dtype=np.float64)
+        units = np.where(std > MIN_STD, std, np.inf)  # constant features are ignored
         _, sizes, directions = np.linalg.svd((positions - mean) / units, full_matrices=False)
         self._mean = mean
         self._directions = np.zeros((positions.shape[1], 2))
         for axis, (size, direction) in enumerate(zip(sizes[:2], directions[:2], strict=True)):
-            # An SVD leaves the sign open; the largest number is made positive.
+            # The sign of an SVD is arbitrary: make the largest component positive.
             direction = direction * np.sign(direction[np.abs(direction).argmax()])
-            std = size / np.sqrt(len(positions))
-            if std > SAME:
-                self._directions[:, axis] = direction / std / units
+            axis_std = size / np.sqrt(len(positions))
+            if axis_std > MIN_STD:
+                self._directions[:, axis] = direction / axis_std / units
         return mean
 
     def state_dict(self) -> dict[str, Any]:

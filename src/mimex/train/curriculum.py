@@ -1,4 +1,4 @@
-"""A curriculum of rewards, driven by the success rate."""
+"""A curriculum of rewards."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mimex.nn import processes
 from mimex.types import Metrics
 
 EPISODES = 100
-"""Newest episodes, all under the present reward, that are looked at."""
+"""Number of episodes that the success rate is computed over."""
 
 
 class Curriculum(Callback):
-    """Changes the environments' reward, from stage to stage, as the agent succeeds.
+    """Switches the environments to the next reward once the success rate is high enough.
 
     Args:
         env: Environments whose reward can be changed, and whose episodes report success.
         stages: Names of rewards, in order.
-        success_rate: Share of the last episodes that must succeed before the next stage.
-        episodes: How many episodes are looked at.
+        success_rate: Required success rate over the last episodes of a stage.
+        episodes: Number of episodes that the success rate is computed over.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Curriculum(Callback):
             )
         self._env, self.stages, self.success_rate = simulation, tuple(stages), success_rate
         self._outcomes: deque[bool] = deque(maxlen=episodes)
-        self._new: list[bool] = []  # of this process, since all were looked at
+        self._new: list[bool] = []  # of this process, since the last synchronization
         self._enter(0)
 
     def _enter(self, stage: int) -> None:
@@ -49,36 +49,33 @@ class Curriculum(Callback):
         self._env.set_reward(self.stages[stage])
 
     def step(self, step: Step) -> None:
-        """Moves on once enough of the last episodes have succeeded; see ``metrics``."""
         if not step.ended.any():
             return
         successes = final_successes(step.info)
         assert successes is not None
         self._new += successes[step.ended].tolist()
         if processes.size() == 1:
-            self._look()
+            self._update()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
+        """Enters the next stage if the success rate over all processes is high enough."""
         for new in processes.all_gather_object(self._new):
             self._outcomes.extend(new)
         self._new.clear()
-        full, following = len(self._outcomes) == self._outcomes.maxlen, self.stage + 1
-        if not full or following == len(self.stages):
+        if len(self._outcomes) < (self._outcomes.maxlen or 0) or self.stage + 1 == len(self.stages):
             return
         if sum(self._outcomes) / len(self._outcomes) >= self.success_rate:
-            self._enter(following)
+            self._enter(self.stage + 1)
 
     def metrics(self, agent: Agent) -> Metrics:
-        """The stage, from 0; several processes look at their episodes, and move on, here."""
+        """The stage, from 0. With several processes, stages change here."""
         if processes.size() > 1:
-            self._look()
+            self._update()
         return {"train/stage": float(self.stage)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The stage, and the episodes since it was entered."""
         return {"stage": self.stage, "outcomes": list(self._outcomes)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of ``state_dict``."""
         self._enter(int(state["stage"]))
         self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])

@@ -1,4 +1,4 @@
-"""How the newest training episodes went."""
+"""Metrics of training episodes."""
 
 from __future__ import annotations
 
@@ -14,52 +14,43 @@ from mimex.contracts import Agent, Callback, Step, final_successes
 from mimex.nn import processes
 from mimex.types import Metrics
 
-_TERM, _CONDITION = "reward/", "_bonus"
-"""An info entry "reward/lift_bonus" is above 0 where the condition "lift" is met."""
-
 NORMAL, RESTARTED = "train/", "restart/"
 """Prefixes of the metrics of episodes with normal starts, and of restarted ones."""
 
-_TOUCHED = "object_touched"
-"""The info entry of the condition "touch"."""
-
 
 class Episodes(Callback):
-    """Follows the running episodes and remembers how the last ones ended, in all processes.
+    """Averages return, length, success and other events over the last episodes of all processes.
 
-    Episodes that began at an archived state (``train/restarts.py``) are counted separately, as
-    ``restart/success`` and so on: ``train/`` metrics are of normal starts.
-
-    Sums stay where the environments have their rewards; of an episode that ended they are read.
+    Restarted episodes (``train/restarts.py``) are averaged separately, as ``restart/success`` and
+    so on. Sums stay on the environments' device until an episode ends.
 
     Args:
         num_envs: Number of parallel environments in this process.
-        remember: How many ended episodes the metrics are about.
-        frames_per_step: Frames that a step counts as.
+        remember: Number of last episodes that metrics are averaged over.
+        frames_per_step: Frames per environment step.
     """
 
     def __init__(self, num_envs: int, remember: int, frames_per_step: int = 1) -> None:
         self._frames = frames_per_step
-        # Of the running episodes, (num_envs,) each.
+        # Running episodes, (num_envs,) each.
         self._returns = torch.zeros(num_envs, dtype=torch.double)  # extrinsic
         self._steps = torch.zeros(num_envs, dtype=torch.long)
-        self._met: dict[str, Tensor] = {}  # bool by condition: met so far
+        self._met: dict[str, Tensor] = {}  # bool by event: has happened in the episode
         self._last: dict[str, deque[Metrics]] = {
             prefix: deque(maxlen=remember) for prefix in (NORMAL, RESTARTED)
         }
-        # Ended here since the last row: when, which of the two kinds, and how.
+        # Episodes that ended in this process since the last row: step, prefix and outcome.
         self._new: list[tuple[int, str, Metrics]] = []
         self.total = 0
-        self._seen = 0  # steps of all environments, from the very first on
-        self._firsts: dict[str, int] = {}  # the step of the first reward, and of each condition
+        self._seen = 0  # steps of all environments of all processes
+        self._firsts: dict[str, int] = {}  # step of the first reward and of each first event
 
     @property
     def rewarded(self) -> bool:
-        """Whether any step so far received a positive reward; in all processes after a row."""
+        """Whether there was a positive reward so far; synchronized between processes per row."""
         return "reward" in self._firsts
 
     def begin(self, observation: Any) -> None:
-        """Forgets running and ended episodes: all environments were reset."""
         self.interrupt(observation)
         self.total = 0
         for last in self._last.values():
@@ -67,44 +58,42 @@ class Episodes(Callback):
         self._new.clear()
 
     def interrupt(self, observation: Any) -> None:
-        """Forgets the running episodes: all environments were reset in the middle of them."""
         self._returns.zero_()
         self._steps.zero_()
         self._met.clear()
 
     def step(self, step: Step) -> None:
-        """Takes in one step of every environment."""
-        rewards, ended, info = _numbers(step.rewards), torch.as_tensor(step.ended), step.info
+        rewards, ended, info = _tensor(step.rewards), torch.as_tensor(step.ended), step.info
         any_ended = bool(ended.any())
         self._returns = self._returns.to(rewards.device) + rewards
         self._steps = self._steps.to(rewards.device) + 1
         self._seen += len(rewards) * processes.size()
-        self._note("reward", rewards > 0)
+        self._record_first("reward", rewards > 0)
         for name in info:
-            condition = _condition(name)
-            if condition is not None:
-                values = _numbers(info[name])
-                if any_ended:
-                    final = info["final_info"].get(name, np.zeros(len(ended)))
-                    values = torch.where(ended, _numbers(final), values)
-                now = values > 0
-                self._note(condition, now)
-                before = self._met.get(condition, torch.zeros_like(ended))
-                self._met[condition] = before.to(ended.device) | now
+            event = _event(name)
+            if event is None:
+                continue
+            values = _tensor(info[name])
+            if any_ended:
+                final = info["final_info"].get(name, np.zeros(len(ended)))
+                values = torch.where(ended, _tensor(final), values)
+            now = values > 0
+            self._record_first(event, now)
+            before = self._met.get(event, torch.zeros_like(ended))
+            self._met[event] = before.to(ended.device) | now
         if any_ended:
             self._end(ended, final_successes(info), step.restarted)
         if processes.size() == 1:
-            self._meet()
+            self._synchronize()
 
-    def _note(self, what: str, now: Tensor) -> None:
-        """Remembers the step at which something was so for the first time, in any environment."""
-        if what not in self._firsts and now.any():
-            self._firsts[what] = self._seen
+    def _record_first(self, event: str, now: Tensor) -> None:
+        if event not in self._firsts and now.any():
+            self._firsts[event] = self._seen
 
     def _end(self, ended: Tensor, successes: Any, restarted: Any) -> None:
         outcome = {"return": self._returns, "episode_steps": self._steps}
         if successes is not None:
-            outcome["success"] = _numbers(successes)
+            outcome["success"] = _tensor(successes)
         outcome |= {f"reached_{name}": met for name, met in self._met.items()}
         columns = torch.stack([values.double() for values in outcome.values()], dim=1)
         kinds = np.zeros(len(ended), bool) if restarted is None else np.asarray(restarted)
@@ -115,10 +104,10 @@ class Episodes(Callback):
             running.masked_fill_(ended, 0)
 
     def metrics(self, agent: Agent | None = None) -> Metrics:
-        """Means over the last episodes, and the steps of the first reward and condition met."""
-        found: Metrics = {}
+        """Means over the last episodes, and the steps of first events."""
         if processes.size() > 1:
-            self._meet()
+            self._synchronize()
+        found: Metrics = {}
         for prefix, last in self._last.items():
             if last:
                 found |= {
@@ -129,8 +118,8 @@ class Episodes(Callback):
         firsts = {name: float(step * self._frames) for name, step in self._firsts.items()}
         return found | {f"explore/first_{name}": step for name, step in firsts.items()}
 
-    def _meet(self) -> None:
-        """Takes in how episodes ended in all processes, in the order of their ends."""
+    def _synchronize(self) -> None:
+        """Collects the new episodes of all processes, in the order of their ends."""
         gathered = processes.all_gather_object((self._firsts, self._new))
         names = dict.fromkeys(name for firsts, _ in gathered for name in firsts)
         self._firsts = {
@@ -138,14 +127,13 @@ class Episodes(Callback):
         }
         ended = sorted((one for _, new in gathered for one in new), key=lambda one: one[0])
         for _, prefix, outcome in ended:
-            # What an earlier episode reported, success for one, and this one does not, is 0.
+            # An event that this episode does not report, but the last one did, counts as 0.
             last = self._last[prefix]
             last.append(dict.fromkeys(last[-1] if last else {}, 0.0) | outcome)
         self.total += len(ended)
         self._new.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the metrics depend on."""
         return {
             "returns": self._returns.clone(),
             "steps": self._steps.clone(),
@@ -160,14 +148,13 @@ class Episodes(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of ``state_dict``."""
         self._returns.copy_(torch.as_tensor(state["returns"]))
         self._steps.copy_(torch.as_tensor(state["steps"]))
         self._met = {name: torch.as_tensor(met).clone() for name, met in state["met"].items()}
         for prefix, last in self._last.items():
             last.clear()
             columns = {
-                n: np.asarray(column).tolist() for n, column in state["last"][prefix].items()
+                n: np.asarray(values).tolist() for n, values in state["last"][prefix].items()
             }
             for row in zip(*columns.values(), strict=True):
                 last.append(dict(zip(columns, row, strict=True)))
@@ -175,20 +162,20 @@ class Episodes(Callback):
         self._firsts = dict(state["firsts"])
 
 
-def _condition(name: str) -> str | None:
-    """The condition that an info entry reports; None if it reports none."""
-    if name == _TOUCHED:
+def _event(name: str) -> str | None:
+    """The event that an info entry reports: "lift" for "reward/lift_bonus"; None for others."""
+    if name == "object_touched":
         return "touch"
-    if name.startswith(_TERM) and name.endswith(_CONDITION):
-        return name.removeprefix(_TERM).removesuffix(_CONDITION)
+    if name.startswith("reward/") and name.endswith("_bonus"):
+        return name.removeprefix("reward/").removesuffix("_bonus")
     return None
 
 
-def _numbers(values: Any) -> Tensor:
-    """A tensor as it is, and an array of NumPy, also of objects, as one of double precision."""
+def _tensor(values: Any) -> Tensor:
+    """Converts NumPy arrays, also of objects, to double precision; tensors are returned as is."""
     return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, float))
 
 
 def _column(outcomes: Iterable[Metrics], name: str) -> list[float]:
-    """One outcome of some episodes; 0 for those that did not report it."""
+    """One value of some episodes; 0 for those that did not report it."""
     return [outcome.get(name, 0.0) for outcome in outcomes]

@@ -1,4 +1,4 @@
-"""Evaluation of policies, and images of their episodes."""
+"""Evaluation and rendering of policies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Evaluation:
         return self.mean_return if self.successes is None else self.successes / self.episodes
 
     def metrics(self) -> Metrics:
-        """By the names of a run's metrics."""
+        """Metrics under ``eval/``."""
         metrics = {"eval/return": self.mean_return, "eval/episode_steps": self.mean_steps}
         if self.successes is not None:
             low, high = wilson(self.successes, self.episodes)
@@ -51,28 +51,24 @@ def evaluate(
     agent: Policy,
     *,
     seed: int,
-    deterministic: bool = True,
-    step: int = 0,
     reports_success: bool = False,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Evaluation:
-    """Plays one episode in each environment; starts depend on the seed alone.
+    """Runs one episode in each environment, with deterministic actions.
 
     Args:
         env: Environments with automatic resets.
         agent: The policy.
         seed: Seed of the initial states.
-        deterministic: Without exploration noise; otherwise sampled.
-        step: The agent's steps so far, which DrQ-v2's noise depends on.
-        reports_success: The task is known to report success: an episode that does not has failed.
-        progress: Is called with the steps so far, after each.
+        reports_success: The task reports success: an episode without a report has failed.
+        progress: Called with the number of steps after each step.
     """
     observation, _ = env.reset(seed=seed)
     running = np.ones(env.num_envs, bool)
     success: NDArray[np.bool_] | None = np.zeros(env.num_envs, bool) if reports_success else None
     returns, steps = np.zeros(env.num_envs), np.zeros(env.num_envs)
     while running.any():
-        actions = agent.policy(observation, deterministic=deterministic, step=step)
+        actions = agent.policy(observation)
         observation, rewards, terminated, truncated, info = env.step(actions)
         ended = running & (terminated | truncated)
         returns += rewards * running
@@ -87,22 +83,22 @@ def evaluate(
     return Evaluation(env.num_envs, successes, float(returns.mean()), float(steps.mean()))
 
 
-def images(
+def rollout_images(
     env: VectorEnv[Any, Any, Any],
     agent: Policy,
     *,
     seed: int,
     episodes: int = 1,
-    ended: Callable[[Evaluation], None] = lambda outcome: None,
+    on_end: Callable[[Evaluation], None] = lambda outcome: None,
 ) -> Iterator[Any]:
-    """Images ``(height, width, 3)`` of episodes, one per step; None if they are not rendered.
+    """Yields an image ``(H, W, 3)`` per step, or None if the environment is not rendered.
 
     Args:
-        env: One environment; with a ``render_mode`` its steps are drawn.
-        agent: What acts, without noise.
-        seed: Of the first start.
-        episodes: How many.
-        ended: Is called with each episode's outcome.
+        env: A single environment.
+        agent: The policy, which acts deterministically.
+        seed: Seed of the first episode.
+        episodes: Number of episodes.
+        on_end: Called with the outcome of each episode.
     """
     observation, _ = env.reset(seed=seed)
     returned, steps = 0.0, 0
@@ -113,5 +109,5 @@ def images(
         returned, steps = returned + float(rewards[0]), steps + 1
         if terminated[0] or truncated[0]:
             found = final_successes(info)
-            ended(Evaluation(1, None if found is None else int(found[0]), returned, steps))
+            on_end(Evaluation(1, None if found is None else int(found[0]), returned, steps))
             returned, steps, episodes = 0.0, 0, episodes - 1

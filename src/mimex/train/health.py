@@ -14,42 +14,39 @@ RECENT = 20
 WATCHED = dict.fromkeys(
     ("ppo/approx_kl", "ppo/lr", "ppo/std", "ppo/explained_variance", "train/success"), RECENT
 ) | {"train/episode_steps": 5, "train/return": 5}
-"""Updates over which each number is averaged before anything is said of it. The steps of episodes
-and their returns are averages over hundreds of these already, and an agent that ends them does so
-early: on sparse FrankaReach within 20 updates."""
+"""Number of updates that each metric is averaged over. Episode lengths and returns are already
+averages over many episodes."""
 
-STILL_KL = 1e-4
-"""An update that moves the policy less than this does not move it: a healthy one is at 0.01."""
+MIN_KL = 1e-4
+"""KL divergence per update below which the policy does not change; 0.01 is healthy."""
 
-SMALL_RATE = 0.05
-"""Share of the highest learning rate below which a policy that stands still is meant to."""
+MIN_LR = 0.05
+"""Fraction of the highest learning rate below which a constant policy is expected."""
 
 SHORT, NARROW = 0.4, 0.15
-"""Shares of the longest episodes, and of the first std, below which something has gone wrong."""
+"""Fractions of the longest episodes, and of the highest std, below which there is a warning."""
 
-UNEXPLAINED = 0.05
-"""Share of the returns' variance below which a critic explains nothing."""
+MIN_EXPLAINED = 0.05
+"""Explained variance below which the critic is useless."""
 
 LEARNED = 0.1
-"""Success above which shorter episodes or a small std are what was asked for."""
-
+"""Success rate above which shorter episodes and a small std are expected."""
 
 SOLVED = 0.9
-"""Success above which a policy that stands still, and returns that are all alike, are no fault.
-Where a task does not report success, its return does: see ``Health._success``."""
+"""Success rate above which a constant policy and constant returns are expected."""
 
 
 class Health:
-    """Checks the metrics of each update, and warns of each problem once per run."""
+    """Checks the metrics of each update, and gives each warning once per run."""
 
     def __init__(self) -> None:
         self._recent = {name: deque[float](maxlen=updates) for name, updates in WATCHED.items()}
-        self._highest: dict[str, float] = {}  # of the averages so far
+        self._highest: dict[str, float] = {}  # averages so far
         self._lowest: dict[str, float] = {}
-        self._told: list[str] = []
+        self._given: set[str] = set()
 
-    def look(self, metrics: Mapping[str, float]) -> list[str]:
-        """Takes in an update's metrics; returns what has to be said now, with the remedy."""
+    def check(self, metrics: Mapping[str, float]) -> list[str]:
+        """Returns new warnings, with a remedy each."""
         for name, values in self._recent.items():
             if name in metrics:
                 values.append(metrics[name])
@@ -57,51 +54,51 @@ class Health:
         for name, value in now.items():
             self._highest[name] = max(value, self._highest.get(name, value))
             self._lowest[name] = min(value, self._lowest.get(name, value))
-        found = [(kind, words) for kind, words in self._alarms(now) if kind not in self._told]
-        self._told += [kind for kind, _ in found]
-        return [words for _, words in found]
+        new = {kind: text for kind, text in self._warnings(now) if kind not in self._given}
+        self._given |= new.keys()
+        return list(new.values())
 
-    def _alarms(self, now: Metrics) -> Iterator[tuple[str, str]]:
-        """Kind and words of all that is wrong, by averages and the highest averages so far."""
+    def _warnings(self, now: Metrics) -> Iterator[tuple[str, str]]:
+        """Yields the kind and text of all warnings that apply to the current averages."""
         success = self._success(now)
-        rate, kl = now.get("ppo/lr", 0.0), now.get("ppo/approx_kl")
-        still = kl is not None and kl < STILL_KL and rate > SMALL_RATE * self._highest["ppo/lr"]
-        if still and success < SOLVED:
+        lr, kl = now.get("ppo/lr", 0.0), now.get("ppo/approx_kl")
+        constant = kl is not None and kl < MIN_KL and lr > MIN_LR * self._highest["ppo/lr"]
+        if constant and success < SOLVED:
             yield (
-                "still",
-                f"the policy has stopped moving: an update's KL divergence is {kl:.1g}, where 0.01 "
-                "is healthy. Let the learning rate follow it (--ppo.lr-schedule adaptive), and let "
-                "neither the critic nor the size of rewards stand in the way "
-                "(--ppo.clip-per-network --ppo.normalize-values).",
+                "constant",
+                f"the policy has stopped changing: the KL divergence per update is {kl:.1g}, but "
+                "0.01 is healthy. Adapt the learning rate to it (--ppo.lr-schedule adaptive), clip "
+                "the critic's gradient separately and normalize values (--ppo.clip-per-network "
+                "--ppo.normalize-values).",
             )
         steps = now.get("train/episode_steps")
-        # Without a report of success, shorter episodes may be just what the task asks for.
+        # On a task that does not report success, shorter episodes may be the goal.
         if steps is not None and self._reports_success and success < LEARNED:
             longest = self._highest["train/episode_steps"]
             if steps < SHORT * longest:
                 yield (
                     "short",
                     f"episodes have become shorter, from {longest:.0f} steps to {steps:.0f}, "
-                    "without success: the agent ends them, as it does where each step costs more "
-                    "than it earns. A bonus keeps it going if the costs are covered (--bonus with "
-                    "--scale.survival-bonus 1; --bonus constant tells survival from exploration), "
-                    "or a reward on the way to the goal (on PixMC-Sparse --reward dense).",
+                    "without success: the agent may end them to avoid costs. Cover the costs with "
+                    "a bonus (--bonus with --scale.survival-bonus 1; compare with --bonus "
+                    "constant), or use a reward on the way to the goal (on PixMC-Sparse --reward "
+                    "dense).",
                 )
         std = now.get("ppo/std")
         if std is not None and std < NARROW * self._highest["ppo/std"] and success < LEARNED:
             yield (
                 "narrow",
                 f"the policy's std has collapsed, from {self._highest['ppo/std']:.2g} to "
-                f"{std:.2g}, before it succeeded: it tries nothing new any more. Keep it up with "
-                "--ppo.min-std or --ppo.entropy-coef, or reward novelty with --bonus.",
+                f"{std:.2g}, without success: it no longer explores. Use --ppo.min-std or "
+                "--ppo.entropy-coef, or an exploration bonus (--bonus).",
             )
         explained = now.get("ppo/explained_variance")
-        if explained is not None and explained < UNEXPLAINED and success < SOLVED:
+        if explained is not None and explained < MIN_EXPLAINED and success < SOLVED:
             yield (
                 "unexplained",
                 f"the critic explains nothing: {explained:.0%} of the returns' variance, so that "
-                "advantages are noise. Look for rewards that are too rare or too large "
-                "(--ppo.normalize-values), or observations that lack what the reward depends on.",
+                "advantages are noise. Rewards may be too rare or too large "
+                "(--ppo.normalize-values), or observations may lack what the reward depends on.",
             )
 
     @property
@@ -109,10 +106,7 @@ class Health:
         return bool(self._recent["train/success"])
 
     def _success(self, now: Metrics) -> float:
-        """The success rate; of a task that does not report it, 1 while its return is high.
-
-        High is in the upper tenth of what it has been so far, if it has changed at all.
-        """
+        """The success rate. If it is not reported, 1 while the return is in its upper tenth."""
         if self._reports_success or "train/return" not in now:
             return now.get("train/success", 0.0)
         low, high = self._lowest["train/return"], self._highest["train/return"]
@@ -120,16 +114,16 @@ class Health:
 
 
 def health_after(metrics: Path) -> Health:
-    """Health as it was after the rows of a run's metrics.jsonl, so that nothing is said twice."""
+    """Returns the state after the rows of metrics.jsonl, so that no warning is repeated."""
     health = Health()
     if metrics.exists():
         with metrics.open() as rows:
             for row in rows:
-                health.look(json.loads(row))
+                health.check(json.loads(row))
     return health
 
 
-def diagnosis(rows: Iterable[Mapping[str, float]]) -> list[tuple[int, str]]:
-    """What was said during a run, from its rows of metrics: steps and words."""
+def all_warnings(rows: Iterable[Mapping[str, float]]) -> list[tuple[int, str]]:
+    """Returns the steps and texts of all warnings of a run, from its rows of metrics."""
     health = Health()
-    return [(int(row["step"]), words) for row in rows for words in health.look(row)]
+    return [(int(row["step"]), text) for row in rows for text in health.check(row)]

@@ -1,17 +1,15 @@
-"""Coverage, novelty maps and reconstructions, for reports.
+"""Coverage, novelty maps and reconstructions, recorded for reports.
 
-``Novelty`` records the environments' positions and maps the raw bonus of their steps; at each
-evaluation it writes the map since the last one. All of it is deterministic, so that a resumed run
-writes the same files again.
+``Novelty`` counts the visits of cells and averages the raw bonus there, and writes a record at each
+evaluation. Records are deterministic, so that a resumed run writes the same files again.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,7 +17,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mimex.contracts import Agent, Callback, Located, Step
+from mimex.bonus.base import IntrinsicReward
+from mimex.contracts import SHOWN_WINDOWS, Agent, Callback, Located, Step
 from mimex.nn import processes
 from mimex.train import checkpoint
 from mimex.train.coverage import (
@@ -30,85 +29,82 @@ from mimex.train.coverage import (
     PrincipalPlane,
     Projection,
 )
-from mimex.train.reconstructions import reconstructions
 from mimex.types import Array, Metrics, Window
 
 FOLDER = "novelty"
-"""Of the records, in the run folder."""
+"""Subfolder of the run folder."""
+
+MAX_FEATURES = 64
+"""Maximum number of features per reconstruction."""
 
 
 class Novelty(Callback):
-    """Records positions, and maps the bonus of steps.
+    """Records positions, and the bonus at each of them.
 
     Positions are reported by the environments (``contracts.Located``), or are the observations.
-    They stay on the environments' device, and are read once per row.
+    They stay on the environments' device until the next row of metrics.
 
     Args:
         env: The environments.
-        first_states: How many states the principal axes of a map are fitted to.
+        first_states: Number of states that the principal axes of a map are fitted to.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], first_states: int = FIRST_STATES) -> None:
         simulation = env.unwrapped
         self._located = simulation if isinstance(simulation, Located) else None
         hand = self._located is not None and self._located.position_kind == "hand"
-        self._observed = not hand and observes_numbers(env)
+        self._use_observations = not hand and has_vector_observations(env)
         self.coverage = Coverage() if hand else None
         self.map = NoveltyMap(HandPlanes() if hand else PrincipalPlane(first_states))
-        self._positions: list[Tensor] = []  # (N, d) each: one, and one more after each step
-        self._ended: list[Tensor] = []  # (N,) bool each
-        self.newest: Window | None = None  # the most novel windows that were scored last
+        self._positions: list[Tensor] = []  # (N, d) each: before the first step, after each step
+        self._ended: list[Tensor] = []  # (N,) bool for each step
+        self.newest: Window | None = None  # the most novel windows of the last update
 
-    def _now(self, observation: Any) -> Tensor:
-        if self._observed:
-            return _kept(observation).float()
+    def _current(self, observation: Any) -> Tensor:
+        if self._use_observations:
+            return _copy(observation).float()
         assert self._located is not None
-        return _kept(self._located.positions())
+        return _copy(self._located.positions())
 
     def begin(self, observation: Any) -> None:
-        """Forgets the positions of steps that were not scored."""
-        self._cover()
-        self._positions, self._ended = [self._now(observation)], []
+        self._update_coverage()
+        self._positions, self._ended = [self._current(observation)], []
 
-    def _cover(self) -> None:
-        """Takes where the steps led to into the coverage."""
+    def _update_coverage(self) -> None:
         if self.coverage is not None and self._positions[1:]:
-            self.coverage.visit(np.concatenate(_read(self._positions[1:])))
+            self.coverage.visit(np.concatenate(_stack(self._positions[1:])))
 
     def step(self, step: Step) -> None:
-        """Notes where the step led to."""
-        self._positions.append(self._now(step.next_observation))
-        self._ended.append(_kept(step.ended))
+        self._positions.append(self._current(step.next_observation))
+        self._ended.append(_copy(step.ended))
 
     def metrics(self, agent: Agent) -> Metrics:
-        """Adds the bonus of the newest steps to the map; returns the coverage so far."""
+        """Adds the bonus of the newest steps to the map; returns the coverage."""
         scored = agent.scored()
         if scored is not None:
-            # Where an episode ended the environment has been reset: where it was is not known.
             known = np.ones(scored.bonus.shape, bool)
-            if scored.after:
-                known = ~_read(self._ended)[scored.rounds]
-            positions = _read(self._positions)[scored.rounds + scored.after]
-            known, positions, bonus = map(_of_all, (known, positions, scored.bonus))
+            if scored.after:  # the position at the end of an episode is lost by the reset
+                known = ~_stack(self._ended)[scored.rounds]
+            positions = _stack(self._positions)[scored.rounds + scored.after]
+            known, positions, bonus = map(_all_gather, (known, positions, scored.bonus))
             self.map.visit(positions[known], bonus[known])
             self.newest = scored.most_novel
         if self.coverage is not None:
-            self._cover()
-            self.coverage.visited = np.any(_of_all(self.coverage.visited[:, None]), axis=1)
+            self._update_coverage()
+            self.coverage.visited = np.any(_all_gather(self.coverage.visited[:, None]), axis=1)
         self._positions, self._ended = self._positions[-1:], []
-        share = self.map.share if self.coverage is None else self.coverage.share
-        return {"explore/coverage": share}
+        fraction = self.map.coverage if self.coverage is None else self.coverage.fraction
+        return {"explore/coverage": fraction}
 
     def record(self, run: Path | None, step: int, agent: Agent) -> None:
-        """Writes the map and the film strips since the last record."""
+        """Writes the map since the last record, and reconstructions."""
         if run is None:
             self.map.take()
             return
-        strips = reconstructions(agent.bonus, {"first": agent.probe, "newest": self.newest})
-        write_record(run, step, self.map, strips)
+        windows = {"first": agent.probe, "newest": self.newest}
+        write_record(run, step, self.map, reconstructions(agent.bonus, windows))
 
     def state_dict(self) -> dict[str, Any]:
-        """Coverage, map, the positions since the last row, and the newest windows."""
         return {
             "coverage": None if self.coverage is None else self.coverage.state_dict(),
             "map": self.map.state_dict(),
@@ -118,7 +114,6 @@ class Novelty(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of ``state_dict``."""
         if self.coverage is not None:
             self.coverage.load_state_dict(state["coverage"])
         self.map.load_state_dict(state["map"])
@@ -127,37 +122,38 @@ class Novelty(Callback):
         self.newest = None if state["newest"] is None else Window(**state["newest"])
 
 
-def _kept(values: Array) -> Tensor:
-    """A copy of arrays of NumPy or of tensors, where they are."""
-    return values.clone() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-
-
-def _read(kept: list[Tensor]) -> NDArray[Any]:
-    """What was kept ``(N, ...)``, one after the other, ``(n, N, ...)``."""
-    found: NDArray[Any] = torch.stack([one.to(kept[-1].device) for one in kept]).cpu().numpy()
-    return found
-
-
-def _of_all(values: NDArray[Any]) -> NDArray[Any]:
-    """Arrays ``(n, N, ...)`` of all processes, concatenated along the second dimension."""
-    if processes.size() == 1:
-        return values
-    bits = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
-    found: NDArray[Any] = processes.all_gather(bits, dim=1).numpy().view(values.dtype)
-    return found
-
-
-def observes_numbers(env: VectorEnv[Any, Any, Any]) -> bool:
+def has_vector_observations(env: VectorEnv[Any, Any, Any]) -> bool:
     """Whether observations are vectors, which can be used as positions."""
     space = env.single_observation_space
     return space.shape is not None and len(space.shape) == 1
+
+
+def _copy(values: Array) -> Tensor:
+    """Copies an array to a tensor on the same device."""
+    return values.clone() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+
+
+def _stack(tensors: list[Tensor]) -> NDArray[Any]:
+    """Stacks tensors ``(N, ...)`` to a NumPy array ``(n, N, ...)``."""
+    device = tensors[-1].device
+    stacked: NDArray[Any] = torch.stack([one.to(device) for one in tensors]).cpu().numpy()
+    return stacked
+
+
+def _all_gather(values: NDArray[Any]) -> NDArray[Any]:
+    """Concatenates arrays ``(n, N, ...)`` of all processes along the second dimension."""
+    if processes.size() == 1:
+        return values
+    tensor = torch.from_numpy(values.view(np.uint8) if values.dtype == bool else values)
+    gathered: NDArray[Any] = processes.all_gather(tensor, dim=1).numpy().view(values.dtype)
+    return gathered
 
 
 class NoveltyMap:
     """Visits and bonus of each cell of some planes since the last record.
 
     Args:
-        projection: From positions to planes.
+        projection: Maps positions to planes.
     """
 
     def __init__(self, projection: Projection) -> None:
@@ -165,8 +161,8 @@ class NoveltyMap:
         cells = [plane.cells for plane in projection.planes]
         self.visits = [np.zeros(c, np.int64) for c in cells]
         self.bonus = [np.zeros(c) for c in cells]  # summed over the visits
-        self._ever = np.zeros(cells[0], bool)  # cells of the first plane that were ever visited
-        # Until there are enough of them for the projection; None from then on.
+        self._ever = np.zeros(cells[0], bool)  # cells of the first plane visited during the run
+        # Positions before the projection can be fitted; None afterwards.
         self._early: list[tuple[Floats, Floats]] | None = []
 
     def visit(self, positions: Floats, bonus: Floats) -> None:
@@ -184,23 +180,23 @@ class NoveltyMap:
             flat = plane.flat_cells(at)
             inside, size = flat >= 0, plane.cells[0] * plane.cells[1]
             visits = np.bincount(flat[inside], minlength=size)
-            paid = np.bincount(flat[inside], weights=bonus[inside], minlength=size)
+            total = np.bincount(flat[inside], weights=bonus[inside], minlength=size)
             self.visits[i] += visits.reshape(plane.cells)
-            self.bonus[i] += paid.reshape(plane.cells)
+            self.bonus[i] += total.reshape(plane.cells)
         self._ever |= self.visits[0] > 0
 
     @property
-    def share(self) -> float:
-        """The share of the first plane's cells that were visited since the run began."""
+    def coverage(self) -> float:
+        """Fraction of the first plane's cells that were visited during the run."""
         return float(self._ever.mean())
 
     def take(self) -> list[dict[str, Any]]:
-        """Each plane with its visits and its mean bonus (0 where nobody was), and starts anew."""
+        """Returns the planes with visits and mean bonus (0 without visits), and resets both."""
         planes = []
         for i, plane in enumerate(self.projection.planes):
             mean = self.bonus[i] / np.maximum(self.visits[i], 1)
-            kept = {"visits": self.visits[i].astype(np.int32), "bonus": mean.astype(np.float32)}
-            planes.append(asdict(plane) | kept)
+            counts = {"visits": self.visits[i].astype(np.int32), "bonus": mean.astype(np.float32)}
+            planes.append(asdict(plane) | counts)
             self.visits[i] = np.zeros_like(self.visits[i])
             self.bonus[i] = np.zeros_like(self.bonus[i])
         return planes
@@ -224,18 +220,60 @@ class NoveltyMap:
         self.projection.load_state_dict(state["projection"])
 
 
+@runtime_checkable
+class Reconstructs(Protocol):
+    """A bonus that reconstructs masked inputs."""
+
+    def inputs(self, window: Window) -> Tensor:
+        """The network's inputs ``(B, L, D)``."""
+
+    def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
+        """The mask, ``(B, L)`` or ``(B, L, D)``, and the prediction ``(B, L, D)``."""
+
+
+def reconstructions(
+    bonus: IntrinsicReward, windows: Mapping[str, Window | None]
+) -> list[dict[str, Any]]:
+    """Returns the bonus's reconstructions of windows, by kind; empty if it has none."""
+    if not isinstance(bonus, Reconstructs):
+        return []
+    found = []
+    for kind, window in windows.items():
+        if window is None:
+            continue
+        full = window[window.valid.all(dim=1).nonzero().flatten()[:SHOWN_WINDOWS]]
+        if len(full) == 0:
+            continue
+        masked, prediction = bonus.reconstruct(full)
+        inputs = bonus.inputs(full)
+        # Of many features, those with the largest variance.
+        variance = inputs.flatten(0, 1).var(dim=0, correction=0)
+        kept = variance.topk(min(MAX_FEATURES, len(variance))).indices.sort().values
+        found.append(
+            {
+                "kind": kind,
+                "numbers": kept.to(torch.int32),
+                "features": inputs[..., kept],
+                "hidden": masked if masked.ndim == 2 else masked[..., kept],
+                "prediction": prediction.detach()[..., kept],
+                "reward": bonus.reward(full),
+            }
+        )
+    return found
+
+
 def write_record(
-    run: Path, step: int, novelty: NoveltyMap, films: list[dict[str, Any]] | None = None
+    run: Path, step: int, novelty: NoveltyMap, reconstructions: list[dict[str, Any]] | None = None
 ) -> None:
-    """Writes what gathered since the last record to the run folder, whole or not at all."""
-    record = {"step": step, "planes": novelty.take(), "films": films or []}
+    """Writes a record to the run folder, atomically."""
+    record = {"step": step, "planes": novelty.take(), "films": reconstructions or []}
     checkpoint.save(run / FOLDER / f"step_{step:012d}.safetensors", record)
 
 
 def read_records(run: Path) -> list[dict[str, Any]]:
-    """All records of a run folder, the oldest first; damaged ones are left out."""
+    """Returns all intact records of a run folder, in order of steps."""
     records = []
-    for path in _records(run).values():
+    for _, path in sorted(checkpoint.step_files(run / FOLDER).items()):
         try:
             record = checkpoint.load(path)
         except checkpoint.DamagedCheckpointError:
@@ -246,15 +284,7 @@ def read_records(run: Path) -> list[dict[str, Any]]:
 
 
 def remove_after(run: Path, step: int) -> None:
-    """Removes records that are newer than the step that a run continues from."""
-    for recorded, path in _records(run).items():
+    """Removes records after the step that a run resumes from."""
+    for recorded, path in checkpoint.step_files(run / FOLDER).items():
         if recorded > step:
             path.unlink()
-
-
-def _records(run: Path) -> dict[int, Path]:
-    """The files of all records by step, in order."""
-    names = (
-        (re.fullmatch(r"step_(\d+)\.safetensors", p.name), p) for p in (run / FOLDER).glob("*")
-    )
-    return dict(sorted((int(found[1]), path) for found, path in names if found))

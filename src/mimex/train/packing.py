@@ -1,4 +1,4 @@
-"""Nested states taken apart into JSON and tensors, and put together again exactly."""
+"""Conversion of nested states to JSON and tensors, and back."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ DTYPES = frozenset(
     | {torch.uint8, torch.uint16, torch.uint32, torch.uint64}
     | {torch.int8, torch.int16, torch.int32, torch.int64}
 )
-"""What both PyTorch and safetensors can hold (of what anybody trains with)."""
+"""Data types that both PyTorch and safetensors support."""
 
 
 def pack(state: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
-    """Takes a state apart into JSON-able values and the tensors they name.
+    """Converts a state to JSON values, and tensors that are named by their path in the state.
 
-    A JSON object always has one key, which says what it stands for, so that no key of the state
-    can be mistaken for it. Tensors are named by their path in the state.
+    Every JSON object has one key, its type, which cannot be confused with a key of the state.
     """
     tensors: dict[str, Tensor] = {}
     return _pack(state, "", tensors), tensors
 
 
 def unpack(node: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Puts together what ``pack`` took apart.
+    """Inverts ``pack``.
 
     Raises:
-        ValueError, KeyError, TypeError: If the two cannot have come from ``pack``.
+        ValueError, KeyError, TypeError: If the arguments are not a result of ``pack``.
     """
     if isinstance(node, list):
         return [unpack(item, tensors) for item in node]
@@ -59,7 +58,7 @@ def unpack(node: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def checksum(structure: Any, tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over the JSON and every tensor's name, type, shape and bits."""
+    """Returns the SHA-256 of the JSON and of every tensor's name, type, shape and data."""
     digest = hashlib.sha256(json.dumps(structure).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -98,9 +97,9 @@ def _pack_items(items: Mapping[Any, Any], name: str, tensors: dict[str, Tensor])
         if type(key) is not str:
             raise TypeError(
                 f"state{name} has the key {key!r} of type {type(key).__name__}; a checkpoint's "
-                "keys are strings: save it under str(key) and convert it back after loading."
+                "keys must be strings: save it as str(key) and convert it back after loading."
             )
-        # Quoted, so that "a/b" and the "b" inside "a" are two names.
+        # Quoted, so that the key "a/b" differs from the key "b" inside "a".
         packed[key] = _pack(item, f"{name}/{quote(key, safe='', errors='surrogatepass')}", tensors)
     return packed
 
@@ -114,6 +113,6 @@ def _stored(tensor: Tensor, name: str) -> Tensor:
 
 def _unsupported(name: str, what: str) -> TypeError:
     return TypeError(
-        f"state{name} is {what}, which a checkpoint cannot hold; expected dict, list, tuple, "
+        f"state{name} is {what}, which checkpoints do not support; expected dict, list, tuple, "
         "tensor or NumPy array of numbers in native byte order, int, float, bool, str or None."
     )

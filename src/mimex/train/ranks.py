@@ -1,7 +1,7 @@
-"""The state of a run over several processes.
+"""Checkpoints of runs with several processes.
 
-A checkpoint has the state of rank 0, and under ``RANKS`` the differences of each other process:
-environments, random numbers, windows.
+A checkpoint has the state of rank 0, and under ``RANKS`` what differs in each other process:
+environments, random number generators, windows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mimex.train import checkpoint
 from mimex.train.packing import checksum, pack
 
 RANKS = "ranks"
-"""In a checkpoint, for each process but the first: paths in the state, and their values."""
+"""Key of a checkpoint: for each rank above 0, a list of paths in the state and their values."""
 
-OWN = (
+PER_PROCESS = (
     ("agent", "generator"),
     ("agent", "algorithm", "generator"),
     ("agent", "bonus", "generator"),
@@ -26,71 +26,66 @@ OWN = (
     ("callbacks", "episodes", "returns"),
     ("callbacks", "episodes", "steps"),
 )
-"""State that cannot be restored with another number of processes: random numbers, which must
-differ, and what is kept per environment."""
+"""State that a run resumed with another number of processes cannot restore."""
 
 
-def gathered(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of the run, from that of each process; all have to call it."""
+def gather_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Combines the states of all processes; a collective operation."""
     if processes.size() == 1:
         return dict(state)
     first = broadcast(state if processes.rank() == 0 else None)
-    differences = checkpoint.to_bytes({RANKS: [[*one] for one in _differing(state, first)]})
+    differences = checkpoint.to_bytes({RANKS: [[*one] for one in _differences(state, first)]})
     found = [checkpoint.from_bytes(one)[RANKS] for one in processes.all_gather_bytes(differences)]
     return {**state, RANKS: found[1:]}
 
 
 def broadcast(state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The state of rank 0, in all processes; the others pass None."""
+    """Returns the state of rank 0 in all processes; the others pass None."""
     content = b"" if state is None else checkpoint.to_bytes(state)
     return checkpoint.from_bytes(processes.broadcast_bytes(content))
 
 
-def size_of(state: Mapping[str, Any]) -> int:
-    """The number of processes of the run."""
+def num_processes(state: Mapping[str, Any]) -> int:
+    """Returns the number of processes that saved a state."""
     return 1 + len(state.get(RANKS, ()))
 
 
-def own(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of this process, from that of a run.
+def local_state(state: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the state of this process.
 
-    A run of another number of processes gives what is the same in all, and no environments: new
-    episodes have to begin.
+    With another number of processes than at the save, it has no environments: new episodes begin.
 
     Args:
-        state: Of the run.
-        fresh: Agent and callbacks of this process before anything was loaded.
+        state: State of the run.
+        initial: State of this process before loading.
     """
-    found = {name: value for name, value in state.items() if name != RANKS}
-    if size_of(state) == processes.size():
-        for path, value in state[RANKS][processes.rank() - 1] if processes.rank() else ():
-            found = _with(found, path, value)
-        return found
-    for path in OWN:
-        if (value := _at(fresh, path)) is not None:
-            found = _with(found, path, value)
-    return found | {"environment": None, "observation": None}
+    local = {name: value for name, value in state.items() if name != RANKS}
+    if num_processes(state) == processes.size():
+        for path, own in state[RANKS][processes.rank() - 1] if processes.rank() else ():
+            local = _replace(local, path, own)
+        return local
+    for path in PER_PROCESS:
+        value: Any = initial
+        for name in path:
+            value = None if value is None else value.get(name)
+        if value is not None:
+            local = _replace(local, path, value)
+    return local | {"environment": None, "observation": None}
 
 
-def _differing(
+def _differences(
     state: Any, first: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[list[str], Any]]:
-    """Paths to, and values of, what is not the same bit for bit."""
+    """Yields paths and values that are not bitwise equal to those of the first process."""
     both = isinstance(state, Mapping) and isinstance(first, Mapping)
     if both and state and state.keys() == first.keys():
         for name, value in state.items():
-            yield from _differing(value, first[name], (*path, name))
+            yield from _differences(value, first[name], (*path, name))
     elif checksum(*pack({"": state})) != checksum(*pack({"": first})):
         yield [*path], state
 
 
-def _at(state: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        state = None if state is None else state.get(name)
-    return state
-
-
-def _with(state: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The state with another value there."""
+def _replace(state: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """Returns a copy of a nested state with another value at a path."""
     name, *rest = path
-    return {**state, name: _with(state[name], tuple(rest), value) if rest else value}
+    return {**state, name: _replace(state[name], tuple(rest), value) if rest else value}

@@ -1,7 +1,7 @@
 """The training loop: act, step, observe, update, evaluate, log, save.
 
-``Training`` makes steps and owns the one counter of steps. ``Runner`` does what happens between two
-rows of metrics.
+``Training`` steps the environments and owns the step counter. ``Runner`` evaluates, logs and saves
+between two rows of metrics; with several processes, ``Worker`` is the part that all of them run.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from mimex.files import sync
 from mimex.nn import processes
 from mimex.track.clock import Clock
 from mimex.track.display import Display
-from mimex.track.sinks import Logger
+from mimex.track.loggers import Loggers
 from mimex.train import checkpoint
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.episodes import Episodes
 from mimex.train.evaluate import Evaluation, evaluate
 from mimex.train.folder import RunFolder
 from mimex.train.health import health_after
-from mimex.train.ranks import gathered
+from mimex.train.ranks import gather_state
 from mimex.train.restarts import Restarts
 from mimex.train.signals import StopRequest
 from mimex.types import Metrics
 
 UNFINISHED = "unfinished"
-"""In a checkpoint, a list with the metrics of the row whose evaluation was interrupted. The resumed
+"""Key of a checkpoint: metrics of the row whose evaluation was interrupted, as a list. The resumed
 run evaluates it first."""
 
 ROWS = "rows"
-"""In a checkpoint, the number of rows of metrics so far."""
+"""Key of a checkpoint: the number of rows of metrics so far."""
 
-RECORD, SAVE, GO_ON, END = "record", "save", "go on", "end"
-"""Messages of the first process to the others: write records, save, train to the next row, end."""
+RECORD, SAVE, CONTINUE, END = "record", "save", "continue", "end"
+"""Messages of rank 0 to the other processes after a row."""
 
 
 class FailedUpdateError(RuntimeError):
-    """An update failed on numbers that are not finite."""
+    """An update failed on values that are not finite."""
 
 
 class StoppedError(Exception):
-    """An evaluation was interrupted because the run was asked to stop."""
+    """An evaluation was interrupted by a stop request."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class Schedule:
 
     Attributes:
         steps: Length of the run.
-        eval_every: From one evaluation to the next.
-        checkpoint_every: From one checkpoint to the next.
-        futility: Share of the run after which it ends if it has received no positive reward.
+        eval_every: Frames between evaluations.
+        checkpoint_every: Frames between checkpoints.
+        futility: Fraction of the run after which it ends without any positive reward.
     """
 
     steps: int
@@ -79,22 +79,14 @@ class Schedule:
 
 
 class Training:
-    """The environments, agent and callbacks of a run.
+    """Environments, agent and callbacks of a run.
+
+    Callbacks have names, which are used in checkpoints. ``stagger`` samples the initial time step
+    of the first episodes, so that environments do not reset in sync; None starts all at 0.
 
     Attributes:
-        step: Frames so far, over all environments of all processes: environment steps, where a
-            step is one frame.
+        step: Frames so far, over all environments of all processes.
         observation: The current observation; None before the run has begun.
-
-    Args:
-        env: Environments that reset in the same step.
-        agent: Selects actions and learns.
-        callbacks: By their name in checkpoints.
-        seed: Seed of the environments.
-        restarts: Starts some episodes from archived states; None to disable.
-        stagger: Draws the first episodes' initial time steps, so that environments do not reset in
-            sync; None to start all at 0.
-        clock: Measures where time goes.
     """
 
     def __init__(
@@ -118,24 +110,22 @@ class Training:
     def train(
         self,
         total: int,
-        stop: object = False,
+        stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int], None] = lambda step: None,
     ) -> Iterator[Metrics]:
         """Trains, and yields rows of metrics.
 
-        Between two rows the caller may evaluate, save, or stop.
-
         Args:
             total: Length of the run in frames.
-            stop: Training ends where the agent can be saved once this is true; it is evaluated
-                there only. The resumed run reports the unfinished row.
-            progress: Is called with the frames so far, after each step.
+            stop: Called when the agent can be saved; training ends if it returns True. The resumed
+                run yields the unfinished row.
+            progress: Called with the frames so far after each step.
         """
         if self.observation is None:
             self._begin(self.seed)
         reported = self.step
         while self.step < total or not self.agent.can_checkpoint:
-            if self.agent.can_checkpoint and stop:
+            if self.agent.can_checkpoint and stop():
                 return
             metrics = self.advance(total)
             progress(self.step)
@@ -144,21 +134,17 @@ class Training:
                 reported = self.step
 
     def advance(self, total: int) -> Metrics | None:
-        """One step of every environment and the updates after it; returns metrics if they are due.
-
-        Args:
-            total: Length of the run in frames; the last step has a row.
-        """
+        """Steps every environment and updates; returns metrics if a row is due, or at the end."""
         agent, warming_up, observation = self.agent, self.agent.warming_up, self.observation
         actions = agent.act(observation, self.step)
         with self.clock("simulation"):
-            made = Step(observation, actions, *step_env(self.env, actions))
+            step = Step(observation, actions, *step_env(self.env, actions))
             if self.restarts is not None:
-                made = self.restarts.step(made)
-        agent.observe(made)
+                step = self.restarts.step(step)
+        agent.observe(step)
         for callback in self.callbacks.values():
-            callback.step(made)
-        self.observation = made.next_observation
+            callback.step(step)
+        self.observation = step.next_observation
         self.step += self._frames
         metrics = agent.update(self.step, last=self.step >= total)
         if warming_up and not agent.warming_up:
@@ -179,10 +165,7 @@ class Training:
         if self.restarts is not None:
             self.restarts.begin()
         for callback in self.callbacks.values():
-            if resumed:
-                callback.interrupt(self.observation)
-            else:
-                callback.begin(self.observation)
+            (callback.interrupt if resumed else callback.begin)(self.observation)
 
     def _stagger_episodes(self) -> None:
         simulation: Any = self.env.unwrapped
@@ -196,7 +179,7 @@ class Training:
             simulation.set_state(state | {"steps": episode_step.numpy()})
 
     def record(self, run: Path | None) -> None:
-        """Lets the callbacks write their files to the run folder; None to write nothing."""
+        """Calls the callbacks' ``record``; None writes nothing."""
         for callback in self.callbacks.values():
             callback.record(run, self.step, self.agent)
 
@@ -223,7 +206,7 @@ class Training:
         """Restores a state of ``state_dict``.
 
         Returns:
-            Whether the episodes of that time continue; otherwise new ones have begun.
+            Whether episodes continue; otherwise new ones have begun.
         """
         self.step = int(state["step"])
         self.agent.load_state_dict(state["agent"])
@@ -239,20 +222,13 @@ class Training:
                 return True
             self._begin(None, resumed=True)
         else:
-            # Another seed than at the start, or the first episodes would be played again.
+            # Not the initial seed, which would repeat the first episodes.
             self._begin(self.seed + self.step, resumed=True)
         return False
 
 
 class Worker:
-    """A run in one process: trains row by row, and saves what an update failed on.
-
-    Args:
-        training: Environments, agent and callbacks of this process.
-        schedule: When to evaluate, save and end.
-        folder: The run folder.
-        stop: Whether the run was asked to stop.
-    """
+    """A run in one of its processes."""
 
     def __init__(
         self, training: Training, schedule: Schedule, folder: Path, stop: StopRequest
@@ -261,14 +237,10 @@ class Worker:
         self._path = folder
 
     def train(self, progress: Callable[[int], None] = lambda step: None) -> Iterator[Metrics]:
-        """Rows of metrics; if an update fails, its batch and the state are saved.
-
-        Args:
-            progress: Is called with the frames so far, after each step.
-        """
+        """Yields rows of metrics; if an update fails, its batch and the state are saved."""
         training = self.training
         try:
-            yield from training.train(self.schedule.steps, self.stop.agreed, progress)
+            yield from training.train(self.schedule.steps, self.stop.in_any_process, progress)
         except (NotFiniteError, ValueError) as error:
             name = f"failed-{processes.rank()}" if processes.rank() else "failed"
             path, number = self._path / f"{name}.safetensors", training.agent.updates + 1
@@ -278,45 +250,32 @@ class Worker:
             failure |= training.agent.debug_state()
             checkpoint.save(path, failure)
             raise FailedUpdateError(
-                f"update {number}, after step {training.step:,}, failed: {error} The "
-                f"batch and the state are in {path}; checkpoints before it are intact."
+                f"update {number}, after step {training.step:,}, failed: {error} The batch and the "
+                f"state are in {path}; earlier checkpoints are intact."
             ) from error
 
     def follow(self, unfinished: Sequence[Metrics] = ()) -> None:
-        """Trains in step with the first process, until it ends the run.
-
-        Args:
-            unfinished: Rows of the checkpoint whose evaluation was interrupted.
-        """
+        """Trains in sync with rank 0, until it ends the run."""
         for _ in chain(unfinished, self.train()):
-            if not self._obey():
+            if not self._handle_messages():
                 return
-        self._obey()
+        self._handle_messages()
 
-    def _obey(self) -> bool:
-        """Does what the first process asks for after a row; returns whether the run goes on."""
+    def _handle_messages(self) -> bool:
+        """Executes the messages of rank 0 after a row; returns whether the run continues."""
         while (message := processes.all_gather_object(None)[0]) in (RECORD, SAVE):
             if message == SAVE:
-                gathered(self.training.state_dict())
+                gather_state(self.training.state_dict())
             else:
                 self.training.record(None)
-        return bool(message == GO_ON)
+        return bool(message == CONTINUE)
 
 
 class Runner(Worker):
-    """A run in its first process, which also evaluates, logs and saves.
+    """A run in its first process (rank 0), which also evaluates, logs and saves.
 
-    Args:
-        training: Environments, agent and callbacks of this process.
-        schedule: When to evaluate, save and end.
-        folder: The run folder.
-        stop: Whether the run was asked to stop.
-        checkpoints: Of the run.
-        logger: Receives the rows.
-        display: Shows the run in the terminal.
-        eval_env: Environments of evaluations: one episode in each.
-        eval_seed: Seed of their initial states.
-        unfinished: Rows of the checkpoint whose evaluation was interrupted.
+    An evaluation has one episode per environment of ``eval_env``. ``unfinished`` is the row of the
+    checkpoint whose evaluation was interrupted, if any.
     """
 
     def __init__(
@@ -327,21 +286,21 @@ class Runner(Worker):
         stop: StopRequest,
         *,
         checkpoints: Checkpoints,
-        logger: Logger,
+        loggers: Loggers,
         display: Display,
         eval_env: VectorEnv[Any, Any, Any],
         eval_seed: int,
         unfinished: Sequence[Metrics] = (),
     ) -> None:
         super().__init__(training, schedule, folder.path, stop)
-        self.folder, self.checkpoints, self.logger = folder, checkpoints, logger
+        self.folder, self.checkpoints, self.loggers = folder, checkpoints, loggers
         self.display, self.eval_env, self.eval_seed = display, eval_env, eval_seed
         self.unfinished = list(unfinished)
         self.health = health_after(folder.metrics)
         self._last_row = self._saved_at = training.step
 
     def run(self) -> None:
-        """Trains to the end, until it is futile, or until the run is asked to stop."""
+        """Trains until the last step, a stop request, or futility."""
         training, schedule = self.training, self.schedule
         gave_up = self.futile and not self.unfinished  # in an earlier process
         for metrics in chain(self.unfinished, () if gave_up else self.train(self.display.advance)):
@@ -363,31 +322,28 @@ class Runner(Worker):
             self._last_row = training.step
             if self.futile:
                 break
-            processes.all_gather_object(GO_ON)
+            processes.all_gather_object(CONTINUE)
         if self.stop and training.step > self._saved_at:
             self.save()
         processes.all_gather_object(END)
 
     @property
     def futile(self) -> bool:
-        """Whether the run has received no reward for so long that it ends."""
+        """Whether the run ends because it has received no positive reward."""
         episodes, schedule = self.training.callbacks["episodes"], self.schedule
         assert isinstance(episodes, Episodes)
         late = self.training.step >= schedule.futility * schedule.steps
         return schedule.futility < 1 and late and not episodes.rewarded
 
     def _due(self, every: int) -> bool:
-        """Whether a multiple of ``every`` lies between the last row and this one."""
+        """Whether a multiple of ``every`` was passed since the last row."""
         return self.training.step // every > self._last_row // every
 
     def evaluate(self, *, reports_success: bool) -> Evaluation:
-        """Plays the evaluation's episodes, and lets the callbacks write their records.
-
-        Args:
-            reports_success: Whether training episodes of the task report success.
+        """Evaluates the policy and writes the callbacks' records.
 
         Raises:
-            StoppedError: If the run is asked to stop meanwhile.
+            StoppedError: If there is a stop request.
         """
         training, length = self.training, episode_steps(self.eval_env)
 
@@ -410,29 +366,24 @@ class Runner(Worker):
         return result
 
     def log(self, metrics: Metrics) -> None:
-        """Reports a row to loggers and terminal, with warnings of the health checks."""
+        """Logs a row, and warnings of the health checks."""
         step = self.training.step
-        self.logger.log(step, metrics)
+        self.loggers.log(step, metrics)
         self.folder.rows += 1
         self.display.update(step, metrics)
-        for warning in self.health.look(metrics):
+        for warning in self.health.check(metrics):
             self.display.note(f"step {step:,}: {warning}")
 
     def save(self, score: float | None = None, unfinished: Sequence[Metrics] = ()) -> None:
-        """Writes a checkpoint.
-
-        Args:
-            score: Of the evaluation at this step, if there was one.
-            unfinished: The row whose evaluation was interrupted, if one was.
-        """
+        """Saves a checkpoint, with the score of an evaluation or the row that lacks one."""
         folder, training = self.folder, self.training
         folder.require_same()
-        # What a checkpoint relies on is written before it.
+        # Files that a checkpoint relies on are written before it.
         sync(folder.metrics)
         sync(folder.path)
         training.agent.save()
         processes.all_gather_object(SAVE)
-        state = gathered(training.state_dict()) | {ROWS: folder.rows}
+        state = gather_state(training.state_dict()) | {ROWS: folder.rows}
         state |= {UNFINISHED: list(unfinished)} if unfinished else {}
-        self.checkpoints.save(training.step, state, best=score)
+        self.checkpoints.save(training.step, state, score=score)
         self._saved_at = training.step

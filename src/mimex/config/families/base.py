@@ -1,4 +1,4 @@
-"""What training has to know of a family of tasks."""
+"""The interface of a task family."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
 
 OWN = "task"
-"""The reward, or the observation, of tasks that have but one: their own."""
+"""Name of the reward, or the observation, of tasks that have only one."""
 
 Overrides = Mapping[str, Any]
-"""Settings of a run by name; of a section, a mapping changes some and an object takes its place."""
+"""Settings of a run by name. For a section, a mapping changes some settings, and an object replaces
+the section."""
 
 
 class Family(ABC):
-    """A family of tasks: how its environments are made, and what may be chosen about them.
+    """A task family: its environments, settings and presets.
 
     Attributes:
-        prefix: Of its tasks' names.
-        named: Its tasks, as an error lists what there is.
-        unit: What a run of it counts: "steps" or "frames".
-        agent: The algorithm unless another one is chosen.
-        rewards: Names of its rewards.
-        observations: Names of its observations.
-        eval_episodes: Of `mimex eval`.
-        shortest_episode: Steps that episodes have at least on average, unless a limit is lower.
-        sections: Settings of its own, by the name of their section.
+        prefix: Prefix of the tasks' names.
+        named: The tasks, as listed in errors.
+        unit: Unit of --steps: "steps" or "frames".
+        agent: Default algorithm.
+        rewards: Names of rewards.
+        observations: Names of observations.
+        eval_episodes: Default number of episodes of `mimex eval`.
+        shortest_episode: Lower bound of the mean episode length, for the replay buffer's size.
+        sections: Setting classes by section name.
     """
 
     prefix: ClassVar[str]
@@ -48,28 +49,28 @@ class Family(ABC):
 
     @abstractmethod
     def tasks(self) -> tuple[str, ...]:
-        """The names of its tasks."""
+        """Names of the tasks."""
 
     def has(self, task: str) -> bool:
-        """Whether there is such a task; an error where one only lacks a package."""
+        """Whether a task exists; raises an error if only a package is missing."""
         return task in self.tasks()
 
     @abstractmethod
     def preset(
         self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
     ) -> Overrides:
-        """The defaults of a preset.
+        """Returns the defaults of a preset.
 
         Args:
             name: One of ``PRESETS``.
             agent: The algorithm.
-            observation: What it sees; None for the preset's own.
+            observation: Kind of observation; None for the preset's own.
             task: The task.
             reward: The reward; None for the preset's own.
         """
 
     def check(self, config: TrainConfig) -> None:
-        """Raises an error that names the first setting that the family cannot take."""
+        """Raises an error that names the first invalid setting."""
         if config.curriculum and self.rewards == (OWN,):
             raise ValueError(
                 "--curriculum needs a task whose reward can be changed: one of PixMC-Sparse, not "
@@ -79,47 +80,47 @@ class Family(ABC):
             choose("--curriculum", stage, self.rewards)
         if self.rewards == (OWN,) and config.reward != OWN:
             raise ValueError(
-                f"--reward is {config.reward!r}, but {config.task} has a reward of its own: leave "
-                "--reward out"
+                f"--reward is {config.reward!r}, but {config.task} has its own reward: leave it out"
             )
         choose("--reward", config.reward, self.rewards)
         choose("--observation", config.observation, self.observations)
 
     def modules(self, config: TrainConfig) -> tuple[str, ...]:
-        """Names of the modules outside of mimex that the settings ask to import."""
+        """Names of external modules that the settings import."""
         return ()
 
     def kind(self, config: TrainConfig) -> str:
-        """What tells runs on one task apart, in a word of a title and a folder's name."""
+        """Distinguishes runs on the same task in titles and folder names."""
         return config.observation
 
     @abstractmethod
     def make(
         self, config: TrainConfig, num_envs: int, render_mode: str | None
     ) -> VectorEnv[Any, Any, Any]:
-        """Environments that reset in the same step."""
+        """Creates environments that reset in the same step."""
 
 
 def require_preset(name: str, agent: str, task: str, *, paper: str = "", small: str = "") -> None:
-    """Raises an error if there is no such preset.
+    """Raises an error if the family has no such preset for the agent.
 
     Args:
         name: The preset.
-        agent: The algorithm that asks for it.
+        agent: The algorithm.
         task: The task.
-        paper: The algorithm that the family has published numbers for; empty for none.
-        small: The one that has a smaller preset than the cpu's; empty for none.
+        paper: The algorithm with a "paper" preset; empty for none.
+        small: The algorithm with a "small" preset; empty for none.
     """
     only = {"paper": paper, "small": small}.get(name, agent)
     if agent != only:
         other = f", only {only}" if only else ""
         raise ValueError(
-            f"--preset is {name!r}, which has no {agent} on {task}{other}: use --preset cpu"
+            f"--preset is {name!r}, which does not support {agent} on {task}{other}: use --preset "
+            "cpu"
         )
 
 
 def merged(settings: Any, overrides: Overrides) -> Any:
-    """Settings with some of them changed."""
+    """Returns settings with overrides applied."""
     changed = {
         name: replace(getattr(settings, name), **value) if isinstance(value, Mapping) else value
         for name, value in overrides.items()

@@ -1,4 +1,4 @@
-"""The DeepMind Control suite, with DrQ-v2 or PPO."""
+"""The DeepMind Control suite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 QUALITIES = ("published", "fast")
 
 FRAMES = {"state": 500_000, "pixels": 1_000_000}
-"""Length of runs, by observation."""
+"""Default length of a run by observation."""
 
 MEDIUM = [
     "acrobot_swingup",
@@ -42,22 +42,22 @@ MEDIUM = [
     "walker_run",
 ]
 HARD = ("humanoid_stand", "humanoid_walk", "humanoid_run")
-"""DrQ-v2's own grades of tasks (its files cfgs/task/*.yaml), by which its noise falls over more
-steps; the rest is easy."""
+"""Medium and hard tasks according to DrQ-v2 (cfgs/task/*.yaml), whose noise is annealed over more
+steps. All others are easy."""
 
 EXCEPTIONS: Mapping[str, Mapping[str, Any]] = {
     "walker": {"n_step": 1, "batch": 512},
     "humanoid": {"lr": 8e-5, "trunk": 100},
 }
-"""Where DrQ-v2's published settings differ for all tasks of a domain."""
+"""DrQ-v2's published settings that differ by domain."""
 
 NOISE_STEPS = dict.fromkeys(MEDIUM, 500_000) | dict.fromkeys(HARD, 2_000_000)
-"""Agent steps over which the noise falls in tasks that are not easy (DrQ-v2)."""
+"""Agent steps over which the noise is annealed in medium and hard tasks."""
 
 
 @dataclass(frozen=True)
 class SuiteSettings:
-    """How tasks of the DeepMind Control suite are played; the defaults are DrQ-v2's."""
+    """Settings of the DeepMind Control suite; the defaults are those of DrQ-v2."""
 
     action_repeat: int = 2
     """Control steps (frames) per action."""
@@ -66,12 +66,12 @@ class SuiteSettings:
     stack: int = 3
     """Frames per observation (frame stacking)."""
     quality: Annotated[str, tyro.conf.arg(metavar="{published,fast}")] = "published"
-    """dm_control's own rendering, or images without shadows, reflections and antialiasing: many
-    times faster, but scores are not comparable with published ones."""
+    """Images as rendered by dm_control (published), or without shadows, reflections and
+    antialiasing (fast): many times faster, but scores are not comparable with published ones."""
 
 
 class Suite(Family):
-    """All tasks of the suite; a run counts control steps, called frames."""
+    """The tasks of the suite; runs count frames (control steps)."""
 
     prefix = PREFIX
     named = (f"{PREFIX}DOMAIN_TASK",)
@@ -102,7 +102,7 @@ class Suite(Family):
         if pixels and name != "small":
             chosen |= replay_bonuses(PUBLISHED_BONUSES)
         if name == "paper":
-            # Features of vectors are the vectors; of images, the release uses the encoder's.
+            # The released code uses the encoder's features as inputs of the bonus.
             bonuses = {key: chosen[key] | dict(its) for key, its in PUBLISHED_BONUSES.items()}
             bonuses["mimex"] |= {"padding": "zeros", "size": RELEASED}
             agent_settings = _graded(replace(MIMEX, features="encoder"), task)
@@ -110,8 +110,8 @@ class Suite(Family):
         if name == "small":
             if not pixels:
                 raise ValueError(
-                    "--preset is 'small', but is made for images: use --observation pixels, or "
-                    "--preset cpu from state"
+                    "--preset is 'small', which needs images: use --observation pixels, or "
+                    "--preset cpu"
                 )
             return {**chosen, **SMALL_IMAGES}
         return chosen | {"drqv2": _published(task)} if pixels else chosen

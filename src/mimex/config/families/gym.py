@@ -1,4 +1,4 @@
-"""Any environment that Gymnasium can make, by its id: ``gym/CartPole-v1``."""
+"""Gymnasium environments by their id, such as ``gym/CartPole-v1``."""
 
 from __future__ import annotations
 
@@ -22,28 +22,22 @@ from mimex.config.families.base import OWN, Family, Overrides, require_preset
 if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
 
+_ROBOTICS = "AdroitHand AntMaze Fetch FrankaKitchen HandManipulate HandReach PointMaze"
 PACKAGES = {
     "ALE/": ("ale_py", "gymnasium[atari]"),
-    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
-    "AntMaze": ("gymnasium_robotics", "gymnasium-robotics"),
     "BabyAI-": ("minigrid", "minigrid"),
-    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
-    "FrankaKitchen": ("gymnasium_robotics", "gymnasium-robotics"),
-    "HandManipulate": ("gymnasium_robotics", "gymnasium-robotics"),
-    "HandReach": ("gymnasium_robotics", "gymnasium-robotics"),
     "Meta-World/": ("metaworld", "metaworld"),
     "MiniGrid-": ("minigrid", "minigrid"),
-    "PointMaze": ("gymnasium_robotics", "gymnasium-robotics"),
-}
-"""By the beginning of an id, the module that registers it, and what pip installs it with."""
+} | dict.fromkeys(_ROBOTICS.split(), ("gymnasium_robotics", "gymnasium-robotics"))
+"""Module and pip package that register environments, by the prefix of their id."""
 
 STEPS = 300_000
-"""Length of a run."""
+"""Default length of a run."""
 
 
 @dataclass(frozen=True)
 class GymSettings:
-    """How environments of gym/ are made."""
+    """Settings of Gymnasium environments."""
 
     episode_steps: int | None = None
     """Maximum steps of an episode; None for the environment's own limit."""
@@ -51,11 +45,11 @@ class GymSettings:
     """Keyword arguments of the environment, as JSON: '{"size": 20}'."""
 
     def keywords(self) -> dict[str, Any]:
-        """The keyword arguments; an error if they are none."""
+        """Parses ``arguments``."""
         try:
             found = json.loads(self.arguments)
         except ValueError as error:
-            raise ValueError(f"--gym.arguments is no JSON: {error}") from error
+            raise ValueError(f"--gym.arguments is not JSON: {error}") from error
         if not isinstance(found, dict):
             raise ValueError(
                 f"--gym.arguments is {self.arguments}, but must be a JSON object such as "
@@ -65,7 +59,7 @@ class GymSettings:
 
 
 class Gym(Family):
-    """Environments of Gymnasium, of packages for it, and of the user's own."""
+    """Environments of Gymnasium, other packages, and your own modules."""
 
     prefix = "gym/"
     named = ("gym/ID", "gym/MODULE:ID")
@@ -78,7 +72,7 @@ class Gym(Family):
 
     def has(self, task: str) -> bool:
         try:
-            gymnasium.spec(_known(task.removeprefix(self.prefix)))
+            gymnasium.spec(_registered(task.removeprefix(self.prefix)))
         except GymnasiumError:
             return False
         return True
@@ -98,7 +92,7 @@ class Gym(Family):
         config.gym.keywords()
 
     def modules(self, config: TrainConfig) -> tuple[str, ...]:
-        # Environments that make other ones (GymV26Environment-v0) are given MODULE:ID as well.
+        # Wrappers such as GymV26Environment-v0 take MODULE:ID as an argument.
         ids = (config.task.removeprefix(self.prefix), *config.gym.keywords().values())
         named = (each.rpartition(":")[0] for each in ids if isinstance(each, str))
         return tuple(filter(None, named))
@@ -109,68 +103,68 @@ class Gym(Family):
     def make(
         self, config: TrainConfig, num_envs: int, render_mode: str | None
     ) -> VectorEnv[Any, Any, Any]:
-        name = _known(config.task.removeprefix(self.prefix))
+        name = _registered(config.task.removeprefix(self.prefix))
         spec = gymnasium.spec(name)
         limit = config.gym.episode_steps or spec.max_episode_steps
         keywords = config.gym.keywords()
         if render_mode is not None:
             keywords["render_mode"] = render_mode
         try:
-            if spec.entry_point is None:  # a vector environment, which ends its episodes itself
+            if spec.entry_point is None:  # only a vector environment, with its own time limit
                 return _same_step(gymnasium.make_vec(spec.id, num_envs, **keywords), config.task)
             if limit is None:
                 raise ValueError(
-                    f"{config.task} has no limit to its episodes: give one with --gym.episode-steps"
+                    f"{config.task} has no time limit: set one with --gym.episode-steps"
                 )
             one = partial(gymnasium.make, spec.id, max_episode_steps=limit, **keywords)
             return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         except TypeError as error:
             if render_mode is not None and "render_mode" in str(error):
-                raise ValueError(f"{config.task} takes no render_mode") from error
+                raise ValueError(f"{config.task} has no render_mode") from error
             raise ValueError(
-                f"{config.task} cannot be made with --gym.arguments {config.gym.arguments}: {error}"
+                f"{config.task} does not accept --gym.arguments {config.gym.arguments}: {error}"
             ) from error
         except DependencyNotInstalled as error:
             raise ValueError(f"{config.task} needs a package: {error}") from error
         except GymnasiumError as error:
-            raise ValueError(f"{config.task} cannot be made: {error}") from error
+            raise ValueError(f"{config.task} cannot be created: {error}") from error
 
 
 def _same_step(env: VectorEnv[Any, Any, Any], task: str) -> VectorEnv[Any, Any, Any]:
-    """The environments, if they report that they reset in the same step; an error otherwise."""
+    """Raises an error unless the environments report that they reset in the same step."""
     mode = env.metadata.get("autoreset_mode")
     if mode in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
         return env
     env.close()
     found = "not in its metadata" if mode is None else getattr(mode, "name", repr(mode))
     raise ValueError(
-        f"{task} has vector environments alone, and their autoreset_mode is {found}, but training "
-        "needs those that reset in the same step and report final_obs (SAME_STEP): register the "
-        "single environment, too (entry_point), or let the vector environments reset so"
+        f"{task} has only vector environments, whose autoreset_mode is {found}, but training needs "
+        "SAME_STEP (with final_obs): register the single environment (entry_point) too, or use "
+        "SAME_STEP"
     )
 
 
-def _known(name: str) -> str:
-    """An id, once the module that registers it has been imported; an error if it is missing."""
+def _registered(name: str) -> str:
+    """Imports the module that registers an id; returns the id without the module."""
     named, _, name = name.rpartition(":")
     if named:
         here = os.getcwd()
-        if not {"", here} & set(sys.path):  # as where the console script was started
+        if not {"", here} & set(sys.path):  # the console script does not add it
             sys.path.append(here)
         try:
             importlib.import_module(named)
         except ModuleNotFoundError as error:
             raise ValueError(
                 f"gym/{named}:{name} needs the module {error.name}: install it, run mimex from its "
-                "folder, or put that folder into PYTHONPATH"
+                "folder, or add that folder to PYTHONPATH"
             ) from error
         except Exception as error:  # whatever a user's module raises
             raise ValueError(
                 f"gym/{named}:{name} needs the module {named}, which cannot be imported "
                 f"({type(error).__name__}: {error})"
             ) from error
-    for beginning, (module, package) in PACKAGES.items():
-        if name.startswith(beginning):
+    for prefix, (module, package) in PACKAGES.items():
+        if name.startswith(prefix):
             if importlib.util.find_spec(module) is None:
                 raise ValueError(f"gym/{name} needs {module}: pip install '{package}'")
             gymnasium.register_envs(importlib.import_module(module))

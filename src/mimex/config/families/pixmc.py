@@ -1,4 +1,4 @@
-"""PixMC-Sparse: eight manipulation tasks on MuJoCo, with PPO or DrQ-v2."""
+"""PixMC-Sparse: eight manipulation tasks on MuJoCo."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mimex.config.declared import settings_of
 from mimex.config.families.base import Family, Overrides, require_preset
 from mimex.config.presets import (
     ALL_WINDOWS,
-    BESIDE_COSTS,
     PUBLISHED_BONUSES,
     PUBLISHED_SCALE,
     SPARSE,
+    SURVIVAL_SCALE,
 )
 from mimex.envs.catalog import NAMES, TASKS, VARIANTS, published_task, robot_and_kind, task_class
 from mimex.envs.reward import SHAPINGS
@@ -47,7 +47,7 @@ WORLD = (
 
 
 class PixMC(Family):
-    """The eight tasks of the paper, and variants of them."""
+    """The eight tasks of the paper and their variants."""
 
     prefix = ""
     named = NAMES
@@ -72,7 +72,7 @@ class PixMC(Family):
             return chosen | {
                 **replay_bonuses(PUBLISHED_BONUSES if pixels else None),
                 "envs": REPLAY_ENVS,
-                "scale": BESIDE_COSTS,
+                "scale": SURVIVAL_SCALE,
                 "drqv2": REPLAY_PIXELS if pixels else REPLAY_STATE,
             }
         if agent != "ppo":
@@ -91,7 +91,7 @@ class PixMC(Family):
             "envs": ppo.PIXEL_ENVS if pixels else ppo.STATE_ENVS,
             "ppo": ppo.CPU_PIXELS if pixels else ppo.CPU,
             "loop": LoopSettings(train_fraction=0.125, stagger=True),
-            "scale": BESIDE_COSTS,
+            "scale": SURVIVAL_SCALE,
         }
         if observation == "oracle" and (reward or "sparse") != "dense":
             kind = robot_and_kind(published_task(task or TASKS[0]))[1]

@@ -20,9 +20,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mimex.files import replacing
+from mimex.study.figures import styles
 from mimex.study.folder import group_as_planned
 from mimex.study.groups import Group, bounds, seed_count
-from mimex.study.panels import styles
 from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, metric_names
 from mimex.study.report.media import novelty, videos
 from mimex.study.report.tables import (
@@ -67,9 +67,6 @@ def write_report(
         out: The HTML file, replaced atomically.
         title: Page title; the name of the first folder by default.
         video_megabytes: Limit on the total size of embedded videos (MB).
-
-    Raises:
-        FileNotFoundError: If there is no run at or below a path.
     """
     if not video_megabytes >= 0:
         raise ValueError(f"--video-mb is {video_megabytes}, but must be 0 or more")

@@ -19,15 +19,15 @@ from mimex.study.groups import (
     comparable,
     final_scores,
 )
-from mimex.study.runs import Numbers, Run
+from mimex.study.runs import Floats, Run
 from mimex.study.statistics import (
     Estimate,
     area_under_curve,
     interval,
     probability_of_improvement,
 )
-from mimex.train.flat import flat_settings
-from mimex.train.health import WATCHED, diagnosis
+from mimex.train.folder import flat_settings
+from mimex.train.health import WATCHED, all_warnings
 
 EXTRA_METRICS = ("eval/return", "explore/coverage", "bonus/share")
 """Metrics with a column of their own next to the score."""
@@ -63,11 +63,11 @@ def overview(groups: Sequence[Group], score: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _of(scores: Mapping[str, TaskScores], group: Group) -> Numbers:
+def _of(scores: Mapping[str, TaskScores], group: Group) -> Floats:
     return scores.get(group.label, {}).get(group.task, np.empty(0))
 
 
-def estimate(values: Numbers, metric: str) -> dict[str, float] | None:
+def estimate(values: Floats, metric: str) -> dict[str, float] | None:
     """Returns a mean, with its interval if there are two values or more; None without values."""
     if len(values) < 2:
         return {"value": float(values[0])} if len(values) else None
@@ -156,7 +156,7 @@ def warnings(runs: Sequence[Run]) -> list[list[dict[str, Any]]]:
             {name: float(x) for name, x in zip(columns, values, strict=True) if np.isfinite(x)}
             for values in zip(*columns.values(), strict=True)
         )
-        for step, message in diagnosis(rows):
+        for step, message in all_warnings(rows):
             kind = re.split("[:,]", message, maxsplit=1)[0]  # the rest has values of this run
             kinds.setdefault(kind, []).append({"run": run.name, "step": step, "message": message})
     return [*kinds.values()]

@@ -13,7 +13,8 @@ import torch
 
 from mimex.config import parse
 from mimex.track import LOGGERS, make_logger
-from mimex.track.sinks import JSONLines, Logger, RunInfo
+from mimex.track.jsonl import JSONLines
+from mimex.track.loggers import Loggers, RunInfo
 
 AWAY = {"wandb": "WANDB_DIR", "trackio": "TRACKIO_DIR"}
 installed = {name: importlib.util.find_spec(name) is not None for name in [*AWAY, "tensorboard"]}
@@ -34,7 +35,7 @@ def test_each_row_is_one_line_that_is_there_at_once(tmp_path):
     assert rows[2]["a"] == 0.1 + 0.2
 
 
-def test_numbers_that_json_does_not_know_become_null(tmp_path):
+def test_values_that_are_not_finite_become_null(tmp_path):
     sink = JSONLines(tmp_path / "x")
     sink.write(1, {"nan": float("nan"), "inf": float("inf"), "fine": 2.0})
     sink.close()
@@ -68,7 +69,7 @@ def test_a_file_that_is_replaced_costs_no_row(tmp_path, caplog):
     assert steps_in(path) == [1, 2, 3, 4]
     assert path.read_text().startswith(edited)
     assert "was replaced" in caplog.text
-    assert "2 rows" in caplog.text
+    assert "2 missing rows" in caplog.text
     sink.write(5, {})
     path.unlink()
     sink.write(6, {})
@@ -104,7 +105,7 @@ def test_a_folder_that_is_renamed_takes_the_rows_along(tmp_path):
 
 LIMITED = """
 import pathlib, resource, sys
-from mimex.track.sinks import JSONLines
+from mimex.track.jsonl import JSONLines
 resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
 sink = JSONLines(pathlib.Path(sys.argv[1]))
 sink.write(1, {"a": 1.0})
@@ -195,7 +196,7 @@ class Memory:
 
 def test_every_sink_gets_plain_floats_and_is_closed_even_after_an_error():
     one, two = Memory(), Memory()
-    logger = Logger([one, two])
+    logger = Loggers([one, two])
     logger.log(5, {"a": torch.tensor(0.5), "b": np.float32(0.25), "c": 3, "d": True})
     with pytest.raises(ZeroDivisionError), logger:
         _ = 1 / 0
@@ -207,4 +208,4 @@ def test_every_sink_gets_plain_floats_and_is_closed_even_after_an_error():
 
 def test_a_metric_cannot_take_the_place_of_the_step():
     with pytest.raises(ValueError, match="'step'"):
-        Logger([]).log(1, {"step": 2.0})
+        Loggers([]).log(1, {"step": 2.0})
