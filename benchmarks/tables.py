@@ -206,10 +206,12 @@ STATS: dict[str, Callable[..., str]] = {  # of a group g, the table's scores s a
     "first": lambda g, s, m: _thousands(median(durations_of(g.runs, m))),
     "met": lambda g, s, m: met(g, m),
     "milestone": lambda g, s: milestone(g),
+    "command": lambda g, s, study: f"`mimex study run {study} --tasks {g.task} --only '{g.label}'`",
 }
 """Statistics of a task and method by name: "final" and "area" are the value over the last tenth of
 the steps and the mean height of the curve, over seeds; "finals", "areas", "last", "best", "tail"
-and "reached" list one value per seed; "first" is the median step of an event, "met" its count."""
+and "reached" list one value per seed; "first" is the median step of an event, "met" its count;
+"command" repeats the runs."""
 
 
 def cell(stats: Sequence[str], group: Group, scores: Scores) -> str:
