@@ -11,6 +11,7 @@ from mimex.files import printable
 
 COMMANDS = {
     "train": "train an agent on a task, with any bonus; the same command continues a run",
+    "pretrain": "pretrain the image encoder on images of the wrist camera, without labels",
     "eval": "measure a run's policy: success rate with its interval, return, video",
     "play": "play a run's policy or a task, print the outcome and make a video",
     "export": "write a run's policy to a file, ONNX or safetensors, that needs no PyTorch",
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: mimex COMMAND ... (mimex COMMAND --help tells more)\n")
-        print("\n".join(f"  {name:8}{what}" for name, what in COMMANDS.items()))
+        print("\n".join(f"  {name:9}{what}" for name, what in COMMANDS.items()))
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from mimex import __version__

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from mimex.files import replacing
 from mimex.nn.conv import as_batch
 from mimex.nn.transformer import Block
 
@@ -26,6 +27,10 @@ SOURCES = (
     "heads), or timm's (timm.create_model('vit_small_patch16_224', pretrained=True).state_dict() "
     "saved with safetensors; 6 heads)"
 )
+
+HEADS = "mimex.heads"
+"""The number of attention heads, in the header of a file of ``mimex pretrain``; the rest of the
+architecture follows from the shapes of the weights."""
 
 # Parts of MAE's pretraining and of timm's classifiers that an encoder has no use for.
 _IGNORED = ("decoder", "mask_token", "head", "fc_norm")
@@ -74,7 +79,7 @@ class ViT(nn.Module):
                 f"image_size={image_size} pixels cannot be cut into patches of {patch}: choose a "
                 f"multiple, such as {max(round(image_size / patch), 1) * patch}."
             )
-        self.image_size = image_size
+        self.image_size, self.heads = image_size, heads
         self.features = width
         self.patch_embed = PatchEmbed(patch, width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
@@ -105,6 +110,14 @@ class ViT(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x[:, 0]
+
+
+def save_encoder(path: Path, network: ViT) -> None:
+    """Writes the weights of a network in half precision, to be read with ``load_encoder``."""
+    weights = {name: value.half().contiguous() for name, value in network.state_dict().items()}
+    content = safetensors.torch.save(weights, {HEADS: str(network.heads)})
+    with replacing(path) as aside:
+        aside.write_bytes(content)
 
 
 def load_pretrained(network: ViT, path: Path) -> None:

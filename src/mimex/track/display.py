@@ -28,6 +28,7 @@ HEADLINES = (
     "eval/return",
     "bonus/mean",
     "bonus/share",
+    "pretrain/loss",
 )
 """What a plain line tells, of the metrics that are there."""
 

@@ -17,7 +17,17 @@ from mimex.track.sinks import row_step
 from mimex.train.about import about, versions
 from mimex.train.flat import flat_settings
 
-FOLDERS = ("checkpoints", "figures", "logs", "novelty", "replay", "runs", "tensorboard", "videos")
+FOLDERS = (
+    "checkpoints",
+    "figures",
+    "logs",
+    "novelty",
+    "reconstructions",
+    "replay",
+    "runs",
+    "tensorboard",
+    "videos",
+)
 """Folders that a run, or a study, makes inside its own."""
 
 
