@@ -141,7 +141,10 @@ class TrainConfig(Sections):  # type: ignore[misc]
     track: TrackSettings = field(default_factory=TrackSettings)
 
     def checked(self) -> TrainConfig:
-        """Returns these settings; raises an error that names the first invalid one."""
+        """Returns these settings; raises an error that names the first invalid one.
+
+        Of images, heads and image size are those of the encoder's file, if it has its own.
+        """
         require_numbers(asdict(self))
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, tuple(AGENTS))
@@ -177,6 +180,8 @@ class TrainConfig(Sections):  # type: ignore[misc]
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
         if self.processes > 1:
             self._check_processes()
+        if self.observation == "pixels":
+            return replace(self, vision=self.vision.fitted())
         return self
 
     def _check_processes(self) -> None:
