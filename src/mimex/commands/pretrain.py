@@ -124,7 +124,11 @@ class PretrainConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and pretrains."""
+    """Reads the command line and pretrains, or probes."""
+    if arguments[:1] == ["probe"]:
+        from mimex.commands import probe
+
+        return probe.run(arguments[1:])
     config = tyro.cli(PretrainConfig, args=arguments, prog="mimex pretrain")
     return pretrain(config.checked())
 
