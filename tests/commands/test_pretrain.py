@@ -8,8 +8,10 @@ import pytest
 import torch
 from tests.processes import assert_equal, rows
 
+from mimex.agents.encoders import SHIPPED
 from mimex.cli import main
 from mimex.commands.pretrain import Pretraining
+from mimex.nn.vit import load_encoder
 from mimex.train import checkpoint
 
 pytestmark = pytest.mark.render
@@ -39,8 +41,8 @@ def test_a_run_leaves_metrics_reconstructions_an_encoder_and_its_card(tmp_path, 
     assert card["loss"] == rows(tmp_path)[-1]["pretrain/loss"]
 
 
-@pytest.mark.parametrize("stop_at", [2, 3])
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, monkeypatch, stop_at):
+@pytest.mark.parametrize(("stop_at", "more"), [(2, []), (3, []), (1, ["--log-every", "2"])])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, monkeypatch, stop_at, more):
     assert pretrained(tmp_path / "whole") == 0
     advance = Pretraining.advance
 
@@ -49,7 +51,6 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, monkeypatch, 
         if self.step == stop_at:
             signal.raise_signal(signal.SIGINT)
 
-    more = ["--log-every", "2"] if stop_at == 3 else []
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "advance", stopped)
         assert pretrained(tmp_path / "cut", *more) == 128 + signal.SIGINT
@@ -60,6 +61,34 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, monkeypatch, 
     assert_equal(whole, cut)
     if not more:
         assert rows(tmp_path / "whole") == rows(tmp_path / "cut")
+
+
+@pytest.mark.parametrize("save_every", ["2", "3"])
+def test_a_run_that_broke_off_ends_as_one_that_did_not(tmp_path, monkeypatch, capsys, save_every):
+    """At step 3: with rows that no checkpoint has, or before the first checkpoint."""
+    save = ["--save-every", save_every]
+    assert pretrained(tmp_path / "whole", *save) == 0
+    advance = Pretraining.advance
+
+    def broken(self):
+        if self.step == (3 if save_every == "2" else 2):
+            raise RuntimeError("power cut")
+        advance(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "advance", broken)
+        assert pretrained(tmp_path / "cut", *save) == 1
+    assert "power cut" in capsys.readouterr().err
+    assert len(rows(tmp_path / "cut")) == (3 if save_every == "2" else 2)
+    assert pretrained(tmp_path / "cut", *save) == 0
+    assert rows(tmp_path / "whole") == rows(tmp_path / "cut")
+    assert_equal(latest(tmp_path / "whole"), latest(tmp_path / "cut"))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path, capsys):
+    assert pretrained(tmp_path, "--lr", "1e30") == 1
+    assert "--lr 1e+30 is too high" in capsys.readouterr().err
+    assert not (tmp_path / "encoder.safetensors").exists()
 
 
 def test_threads_change_nothing(tmp_path):
@@ -113,3 +142,18 @@ def test_a_folder_of_another_run_is_refused(tmp_path, capsys):
     assert pretrained(tmp_path, "--steps", "1") == 0
     assert pretrained(tmp_path, "--steps", "2") == 1
     assert "steps: 1 there, 2 now" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="no encoder is shipped")
+def test_the_shipped_encoder_is_small_and_better_than_random_networks_by_its_card():
+    assert SHIPPED.stat().st_size <= 10e6
+    card = json.loads(SHIPPED.with_suffix(".json").read_text())
+    network = load_encoder(SHIPPED)
+    architecture = card["architecture"]
+    assert (network.image_size, network.heads) == (
+        architecture["image_size"],
+        architecture["heads"],
+    )
+    scores = card["probes"]["r2"]
+    mean = {name: sum(each.values()) / len(each) for name, each in scores.items()}
+    assert mean["pretrained"] == max(mean.values())

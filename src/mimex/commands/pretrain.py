@@ -249,6 +249,11 @@ class Pretraining:
         with self._clock("learning"):
             chunks = pieces(torch.arange(len(images)), CHUNK)
             losses, gradients = summed_gradients(loss, chunks, [*self._parameters.values()])
+            if not math.isfinite(sum(losses)):
+                raise RuntimeError(
+                    f"the loss of step {self.step + 1} is {sum(losses)}: --lr {config.lr:g} is too "
+                    "high; choose a lower one and another folder. Earlier checkpoints are intact"
+                )
             for parameter, gradient in zip(self._parameters.values(), gradients, strict=True):
                 parameter.grad = gradient
             for group in self.optimizer.param_groups:
