@@ -8,6 +8,7 @@ from mimex.agents.encoders import (
     ConvolutionalEncoder,
     FrozenEncoder,
     ObsAdapter,
+    OtherWeightsError,
     VectorEncoder,
     VisionSettings,
     make_encoder,
@@ -190,8 +191,18 @@ def test_without_a_file_the_shipped_encoder_is_used(shipped):
     with torch.no_grad():
         expected = network(torch.from_numpy(pixels(2)["image"]))
     torch.testing.assert_close(seen, expected, rtol=1e-2, atol=1e-2)  # half precision
-    assert VIT.fitted() == VisionSettings(encoder="vit", heads=3, image_size=48)
+    fitted = VIT.fitted()
+    assert (fitted.heads, fitted.image_size, len(fitted.sha256)) == (3, 48, 64)
+    assert fitted.fitted() == fitted
     assert VisionSettings().fitted() == VisionSettings()
+
+
+def test_a_file_that_has_changed_since_is_refused(shipped):
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
+    fitted = VIT.fitted()
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
+    with pytest.raises(OtherWeightsError, match=r"shipped.safetensors holds other weights"):
+        fitted.fitted()
 
 
 def test_without_a_shipped_encoder_the_error_says_how_to_make_one(shipped):

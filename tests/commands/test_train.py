@@ -315,3 +315,9 @@ def test_from_pixels_the_papers_preset_runs_with_the_shipped_encoder(tmp_path, m
     assert (vision["image_size"], vision["heads"]) == (48, 3)
     assert main(words) == 0  # the same command is the same run
     assert main(["eval", str(run), "--episodes", "2"]) == 0
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))  # another one
+    capsys.readouterr()
+    assert main(words) == 1
+    assert "vision.sha256" in capsys.readouterr().err
+    assert main(["eval", str(run), "--episodes", "2"]) == 1
+    assert "holds other weights" in capsys.readouterr().err

@@ -9,6 +9,7 @@ observations can be encoded again.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -310,6 +311,10 @@ class FrozenEncoder(Encoder):
         return torch.cat([self.project_image(features), joints], dim=1)
 
 
+class OtherWeightsError(RuntimeError):
+    """The file of an image encoder has changed since a policy was trained with it."""
+
+
 @dataclass(frozen=True)
 class VisionSettings:
     """Image encoder of on-policy agents, with --observation pixels."""
@@ -326,19 +331,33 @@ class VisionSettings:
     """Width and height of the wrist camera's image (pixels); 224 for a ViT-S/16. Files of `mimex
     pretrain` have their own."""
 
+    sha256: str = ""
+    """Checksum of a file of `mimex pretrain`, which is filled in: a run continues, and its policy
+    is evaluated, with the weights that it was trained with."""
+
     @property
     def weights(self) -> Path:
         """The file with the weights of the ViT."""
         return self.checkpoint or SHIPPED
 
     def fitted(self) -> VisionSettings:
-        """These settings with the heads and image size of a file that has its own."""
+        """These settings with the heads, image size and checksum of a file that has its own.
+
+        Raises:
+            OtherWeightsError: If the file has another checksum than these settings.
+        """
         own = None
         if self.encoder == "vit" and self.weights.is_file():
             own = own_architecture(self.weights)
         if own is None:
             return self
-        return replace(self, heads=own["heads"], image_size=own["image_size"])
+        sha256 = hashlib.sha256(self.weights.read_bytes()).hexdigest()
+        if self.sha256 not in ("", sha256):
+            raise OtherWeightsError(
+                f"{self.weights} holds other weights (sha256 {sha256[:12]}) than the run was "
+                f"trained with ({self.sha256[:12]}): restore that file"
+            )
+        return replace(self, heads=own["heads"], image_size=own["image_size"], sha256=sha256)
 
 
 def make_encoder(
