@@ -12,6 +12,7 @@ from mimex.files import printable
 
 COMMANDS = {
     "train": "train an agent on a task with an exploration bonus, or resume a run",
+    "pretrain": "pretrain the image encoder on unlabeled images of the wrist camera",
     "eval": "evaluate a policy: return, success rate with its interval, video",
     "play": "run episodes of a policy, print their outcome and record a video",
     "export": "write a policy to an ONNX or safetensors file that needs no PyTorch",
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: mimex COMMAND ... (see mimex COMMAND --help)\n")
-        print("\n".join(f"  {name:8}{what}" for name, what in COMMANDS.items()))
+        print("\n".join(f"  {name:9}{what}" for name, what in COMMANDS.items()))
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from mimex import __version__

@@ -189,7 +189,8 @@ def card_path(path: Path) -> Path:
 
 def names() -> tuple[str, ...]:
     """The shipped policies: a task's name, with ``-REWARD`` unless it was trained on dense."""
-    return tuple(sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}")))
+    tasks = FOLDER.glob(f"[A-Z]*{SUFFIX}")  # beside them is the image encoder
+    return tuple(sorted(path.stem for path in tasks))
 
 
 def load_policy(name: str | Path) -> MLPPolicy:

@@ -8,11 +8,14 @@ from mimex.agents.encoders import (
     ConvolutionalEncoder,
     FrozenEncoder,
     ObsAdapter,
+    OtherWeightsError,
     VectorEncoder,
+    VisionSettings,
+    make_encoder,
 )
 from mimex.agents.ppo import PPO, PPOSettings
 from mimex.agents.returns import Batch
-from mimex.nn.vit import ViT
+from mimex.nn.vit import ViT, save_encoder
 
 
 def box(*shape, dtype=np.float32):
@@ -167,3 +170,48 @@ def test_an_agent_learns_from_pictures():
     batch = Batch(stored, drawn, log_probs, torch.randn(16, 1), values, values + 1)
     first = ppo.update(batch)["ppo/value_loss"]
     assert ppo.update(batch)["ppo/value_loss"] < first
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """Where the shipped encoder would be."""
+    path = tmp_path / "shipped.safetensors"
+    monkeypatch.setattr("mimex.agents.encoders.SHIPPED", path)
+    return path
+
+
+VIT = VisionSettings(encoder="vit")
+
+
+def test_without_a_file_the_shipped_encoder_is_used(shipped):
+    network = ViT(48, heads=3, width=24, depth=1, patch=8)
+    save_encoder(shipped, network)
+    encoder = make_encoder(VIT, picture_and_numbers(48, 18), normalize=False, clip=5.0)
+    seen = encoder.read(pixels(2))["image"]
+    with torch.no_grad():
+        expected = network(torch.from_numpy(pixels(2)["image"]))
+    torch.testing.assert_close(seen, expected, rtol=1e-2, atol=1e-2)  # half precision
+    fitted = VIT.fitted()
+    assert (fitted.heads, fitted.image_size, len(fitted.sha256)) == (3, 48, 64)
+    assert fitted.fitted() == fitted
+    assert VisionSettings().fitted() == VisionSettings()
+
+
+def test_a_file_that_has_changed_since_is_refused(shipped):
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
+    fitted = VIT.fitted()
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
+    with pytest.raises(OtherWeightsError, match=r"shipped.safetensors holds other weights"):
+        fitted.fitted()
+
+
+def test_without_a_shipped_encoder_the_error_says_how_to_make_one(shipped):
+    with pytest.raises(FileNotFoundError, match=r"shipped.safetensors: `mimex pretrain --out"):
+        make_encoder(VIT, picture_and_numbers(48, 18), normalize=False, clip=5.0)
+    assert VIT.fitted() == VIT
+
+
+def test_images_that_do_not_fit_the_encoder_are_refused_with_its_file(shipped):
+    save_encoder(shipped, ViT(64, heads=3, width=24, depth=1, patch=8))
+    with pytest.raises(ValueError, match=r"\(3, 48, 48\).*shipped.*\(3, 64, 64\).*Resize"):
+        make_encoder(VIT, picture_and_numbers(48, 18), normalize=False, clip=5.0)

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.test_cli import TINY
 
 from mimex.commands.build import make_training
-from mimex.config import preset
+from mimex.config import parse, preset
+from mimex.nn.vit import ViT, save_encoder
 
 
 @pytest.mark.parametrize("observation", [pytest.param("pixels", marks=pytest.mark.render), "state"])
@@ -59,3 +61,31 @@ def test_the_replay_holds_all_of_a_run_of_short_episodes(
 def test_the_replay_is_little_larger_than_a_run_of_long_episodes(tmp_path):
     config = replace(preset("cpu", "state", "dmc/cartpole_swingup"), steps=100_000, out=tmp_path)
     assert 50_000 < make_training(config).agent.replay.slots < 56_000
+
+
+@pytest.mark.render
+def test_with_a_frozen_encoder_each_image_is_encoded_once_and_only_features_are_kept(
+    tmp_path, monkeypatch
+):
+    save_encoder(tmp_path / "vit.safetensors", ViT(64, heads=3, width=24, depth=1, patch=8))
+    seen, forward = [], ViT.forward
+
+    def counted(self, images):
+        seen.append(images.shape[0])
+        return forward(self, images)
+
+    monkeypatch.setattr(ViT, "forward", counted)
+    words = ["FrankaReach", "--observation", "pixels", "--vision.encoder", "vit", *TINY]
+    words += ["--vision.checkpoint", str(tmp_path / "vit.safetensors"), "--bonus", "mimex"]
+    words += ["--ppo.no-normalize-observations"]  # or the first rollout ends with a reset
+    training = make_training(parse(words).checked())
+    envs, steps, rollouts, ended = 4, 8, 3, 0
+    for _ in training.train(rollouts * envs * steps):
+        ended += int((training.agent.rollout.terminated | training.agent.rollout.truncated).sum())
+    training.env.close()
+    assert ended > 0
+    assert sum(seen) == envs * (rollouts * steps + 1) + ended
+    state = training.agent.state_dict()
+    assert training.agent.rollout.observations["image"].shape == (steps + 1, envs, 24)
+    assert state["history"]["image"].shape[2:] == (24,)
+    assert training.agent.probe.features.shape[2:] == (24,)

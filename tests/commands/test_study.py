@@ -113,6 +113,7 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
 )
 def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mimex.agents.encoders.SHIPPED", tmp_path / "none")
     assert main(["study", *arguments]) == 1
     error = capsys.readouterr().err
     assert words in error

@@ -12,11 +12,13 @@ from functools import partial
 import pytest
 import torch
 from tests.processes import PATIENCE, assert_equal, rows, start, start_new, wait_for_rows
+from tests.test_cli import TINY
 
 from mimex import MIMEx, Window
 from mimex.cli import main
 from mimex.config import TrainConfig
 from mimex.nn.parallel import use_workers
+from mimex.nn.vit import ViT, save_encoder
 from mimex.study.runs import load_run
 from mimex.train.checkpoint import Checkpoints, load
 
@@ -295,3 +297,27 @@ def test_a_run_that_was_rewarded_does_not_give_up(tmp_path):
     always = ("--world.terms", "goal_distance=1", "--futility", "0.5")
     assert main(command(tmp_path, 9, *always)) == 0
     assert rows(tmp_path)[-1]["step"] == 10 * A_ROLLOUT
+
+
+@pytest.mark.render
+def test_from_pixels_the_papers_preset_runs_with_the_shipped_encoder(tmp_path, monkeypatch, capsys):
+    shipped, run = tmp_path / "shipped.safetensors", tmp_path / "run"
+    monkeypatch.setattr("mimex.agents.encoders.SHIPPED", shipped)
+    words = ["train", "FrankaReach", "--preset", "paper", "--observation", "pixels", *TINY]
+    words += ["--bonus", "mimex", "--steps", "64", "--out", str(run)]
+    assert main(words) == 1
+    assert "`mimex pretrain --out FOLDER` makes one" in capsys.readouterr().err
+    assert not (run / "config.json").exists()
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
+    assert main(words) == 0
+    assert "image encoder: the ViT shipped with mimex (48 pixels)" in capsys.readouterr().out
+    vision = json.loads((run / "config.json").read_text())["vision"]
+    assert (vision["image_size"], vision["heads"]) == (48, 3)
+    assert main(words) == 0  # the same command is the same run
+    assert main(["eval", str(run), "--episodes", "2"]) == 0
+    save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))  # another one
+    capsys.readouterr()
+    assert main(words) == 1
+    assert "vision.sha256" in capsys.readouterr().err
+    assert main(["eval", str(run), "--episodes", "2"]) == 1
+    assert "holds other weights" in capsys.readouterr().err

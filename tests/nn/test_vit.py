@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.nn.vit import ViT, load_pretrained
+from mimex.nn.vit import HEADS, ViT, load_encoder, load_pretrained, own_architecture, save_encoder
 
 SMALL = {"heads": 2, "width": 8, "depth": 2}
 
@@ -198,3 +198,58 @@ def test_wrong_sizes_are_refused():
         ViT(84)
     with pytest.raises(ValueError, match=r"\(1, 3, 48, 48\)"):
         small()(pictures(1, size=48))
+
+
+def test_an_encoder_that_was_saved_has_its_own_architecture(tmp_path):
+    trained = ViT(24, heads=3, width=12, depth=2, patch=8)
+    path = tmp_path / "encoder.safetensors"
+    save_encoder(path, trained)
+    network = load_encoder(path)  # neither 224 pixels nor 12 heads
+    assert (network.image_size, network.heads, len(network.blocks)) == (24, 3, 2)
+    with torch.no_grad():
+        images = pictures(2, size=24)
+        torch.testing.assert_close(network(images), trained(images), rtol=1e-2, atol=1e-2)
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert all(value.dtype == torch.float16 for value in safetensors.torch.load_file(path).values())
+
+
+def test_a_file_of_others_has_none_and_is_a_vit_s16(tmp_path):
+    path = save(tmp_path / "timm.safetensors", ViT(heads=6).state_dict())
+    assert own_architecture(path) is None
+    network = load_encoder(path, image_size=64, heads=6)
+    assert (network.image_size, network.heads, network.features) == (64, 6, 384)
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads", "words"),
+    [
+        ({"pos_embed": None}, "3", "no encoder of `mimex pretrain`.*pos_embed.*make it again"),
+        ({}, "5", "5 attention heads do not share a width of 12"),
+        ({}, "many", "no encoder of `mimex pretrain`"),
+        ({"cls_token": torch.ones(1, 1, 9)}, "3", r"cls_token has shape \(1, 1, 9\)"),
+        ({"blocks.1.attn.qkv.weight": torch.ones(6, 2)}, "3", "another network"),
+        ({"norm.bias": torch.full((12,), torch.nan)}, "3", "norm.bias is not finite"),
+    ],
+)
+def test_an_altered_encoder_is_refused_with_its_name(tmp_path, changes, heads, words):
+    weights = ViT(24, heads=3, width=12, depth=2, patch=8).state_dict() | changes
+    kept = {name: value for name, value in weights.items() if value is not None}
+    path = tmp_path / "encoder.safetensors"
+    safetensors.torch.save_file(kept, path, {HEADS: heads})
+    with pytest.raises(ValueError, match=rf"encoder.safetensors.*{words}"):
+        load_encoder(path)
+
+
+def test_a_truncated_encoder_is_refused_with_its_name_and_what_was_expected(tmp_path):
+    path = tmp_path / "encoder.safetensors"
+    save_encoder(path, ViT(24, heads=3, width=12, depth=2, patch=8))
+    whole = path.read_bytes()
+    for size in (0, 4, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"encoder.safetensors cannot be read.*cut short.*MVP"):
+            load_encoder(path)
+
+
+def test_images_of_another_type_are_refused():
+    with pytest.raises(ValueError, match=r"images is torch.float32 .*expected uint8"):
+        small()(pictures(1).float())

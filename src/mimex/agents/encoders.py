@@ -9,9 +9,10 @@ observations can be encoded again.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,16 @@ from mimex.data.spaces import all_discrete
 from mimex.nn.conv import ConvEncoder
 from mimex.nn.parallel import in_order, pieces
 from mimex.nn.running import Normalizer
-from mimex.nn.vit import SOURCES, ViT, load_pretrained
+from mimex.nn.vit import SOURCES, ViT, load_encoder, own_architecture
 
 IMAGE, VECTOR = "image", "vector"
 """Names of the parts of a stored observation."""
 
 PROJECTION = 128
 """Features of the image projection, and of the vector projection (MVP)."""
+
+SHIPPED = Path(__file__).parents[1] / "pretrained" / "encoder.safetensors"
+"""The image encoder that comes with mimex, of `mimex pretrain`."""
 
 VIT_CHUNK = 8
 """Images per forward pass of the ViT on one thread."""
@@ -205,8 +209,12 @@ class Encoder(nn.Module, ABC):
         """Observations as a rollout stores them; ``update_stats`` adds them to the statistics."""
         stored = self.reader(observation)
         if update_stats:
-            self.normalizer.update_stats(stored[VECTOR])
+            self.update_stats(stored)
         return stored
+
+    def update_stats(self, stored: ObsDict) -> None:
+        """Adds stored observations to the statistics."""
+        self.normalizer.update_stats(stored[VECTOR])
 
     @abstractmethod
     def bonus_features(self, stored: ObsDict) -> Tensor:
@@ -303,18 +311,53 @@ class FrozenEncoder(Encoder):
         return torch.cat([self.project_image(features), joints], dim=1)
 
 
+class OtherWeightsError(RuntimeError):
+    """The file of an image encoder has changed since a policy was trained with it."""
+
+
 @dataclass(frozen=True)
 class VisionSettings:
     """Image encoder of on-policy agents, with --observation pixels."""
 
     encoder: str = "cnn"
-    """A small CNN that is trained with the policy ("cnn"), or a frozen ViT-S/16 ("vit")."""
+    """A small CNN that is trained with the policy ("cnn"), or a frozen, pretrained ViT ("vit")."""
     checkpoint: Path | None = None
-    """Weights of the ViT: an MAE, MVP or timm file (.safetensors, .pth)."""
+    """Weights of the ViT: a file of `mimex pretrain`, or an MAE, MVP or timm file of a ViT-S/16
+    (.safetensors, .pth); by default the encoder that is shipped with mimex."""
     heads: int = 12
-    """Attention heads of the ViT, which its weights do not determine: 12 for MVP, 6 for timm."""
+    """Attention heads of a ViT-S/16, which its weights do not determine: 12 for MVP, 6 for timm.
+    Files of `mimex pretrain` have their own."""
     image_size: int = 64
-    """Width and height of the wrist camera's image (pixels); 224 for the ViT."""
+    """Width and height of the wrist camera's image (pixels); 224 for a ViT-S/16. Files of `mimex
+    pretrain` have their own."""
+
+    sha256: str = ""
+    """Checksum of a file of `mimex pretrain`, which is filled in: a run continues, and its policy
+    is evaluated, with the weights that it was trained with."""
+
+    @property
+    def weights(self) -> Path:
+        """The file with the weights of the ViT."""
+        return self.checkpoint or SHIPPED
+
+    def fitted(self) -> VisionSettings:
+        """These settings with the heads, image size and checksum of a file that has its own.
+
+        Raises:
+            OtherWeightsError: If the file has another checksum than these settings.
+        """
+        own = None
+        if self.encoder == "vit" and self.weights.is_file():
+            own = own_architecture(self.weights)
+        if own is None:
+            return self
+        sha256 = hashlib.sha256(self.weights.read_bytes()).hexdigest()
+        if self.sha256 not in ("", sha256):
+            raise OtherWeightsError(
+                f"{self.weights} holds other weights (sha256 {sha256[:12]}) than the run was "
+                f"trained with ({self.sha256[:12]}): restore that file"
+            )
+        return replace(self, heads=own["heads"], image_size=own["image_size"], sha256=sha256)
 
 
 def make_encoder(
@@ -332,10 +375,20 @@ def make_encoder(
         return VectorEncoder(reader, normalize=normalize, clip=clip)
     if vision.encoder == "cnn":
         return ConvolutionalEncoder(reader, normalize=normalize, clip=clip)
-    if vision.checkpoint is None:
-        raise ValueError(
-            f"--vision.encoder vit needs --vision.checkpoint, a file with the weights of {SOURCES}"
+    if vision.checkpoint is None and not SHIPPED.is_file():
+        raise FileNotFoundError(
+            "--vision.encoder vit without --vision.checkpoint uses the encoder that is shipped "
+            f"with mimex, but there is no file {SHIPPED}: `mimex pretrain --out FOLDER` makes one; "
+            "then add --vision.checkpoint FOLDER/encoder.safetensors. Or name a file with the "
+            f"weights of {SOURCES}"
         )
-    network = ViT(vision.image_size, heads=vision.heads)
-    load_pretrained(network, vision.checkpoint)
+    network = load_encoder(vision.weights, image_size=vision.image_size, heads=vision.heads)
+    expected = (3, network.image_size, network.image_size)
+    if reader.image != expected:
+        raise ValueError(
+            f"the observation's images have shape {reader.image}, but the encoder in "
+            f"{vision.weights} takes {expected}: resize them with gymnasium's ResizeObservation, "
+            "use --vision.image-size with a ViT-S/16, or train a network on them with "
+            "--vision.encoder cnn"
+        )
     return FrozenEncoder(network, reader, normalize=normalize, clip=clip)

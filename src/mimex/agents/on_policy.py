@@ -146,6 +146,8 @@ class OnPolicyAgent(Learner):
         self._history: ObsDict = {}  # observations before the rollout, for its windows
         self._filled = 0  # steps of the rollout so far
         self._scored: Scored | None = None
+        # The last observation of a rollout is the first of the next one: it is encoded once.
+        self._encoded: tuple[Any, ObsDict] | None = None
 
     @classmethod
     def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
@@ -195,10 +197,13 @@ class OnPolicyAgent(Learner):
     def act(self, observation: Any, step: int) -> Array:
         """Samples actions, and stores them with the observation."""
         with self.clock("acting"):
-            rollout, stored = (
-                self.rollout,
-                self.algorithm.encoder.read(observation, update_stats=True),
-            )
+            rollout, encoder = self.rollout, self.algorithm.encoder
+            if self._encoded is not None and self._encoded[0] is observation:
+                stored = self._encoded[1]
+                encoder.update_stats(stored)
+            else:
+                stored = encoder.read(observation, update_stats=True)
+            self._encoded = None
             if self._filled == 0:
                 rollout.clear()
             actions, log_probs, features = self.algorithm.act(stored)
@@ -224,6 +229,7 @@ class OnPolicyAgent(Learner):
             if self._filled == rollout.steps:
                 stored = encoder.read(step.next_observation)
                 rollout.put_observation(rollout.steps, stored, self._features(stored))
+                self._encoded = step.next_observation, stored
 
     def update(self, step: int, *, last: bool = False) -> Metrics | None:
         """Learns from the rollout once it is full."""

@@ -157,12 +157,12 @@ def _first_seed(runs: Sequence[PlannedRun]) -> list[TrainConfig]:
 
 def _require_weights(config: TrainConfig) -> None:
     """Raises an error if the run needs pretrained weights that do not exist."""
-    checkpoint = config.vision.checkpoint
     needed = config.observation == "pixels" and config.vision.encoder == "vit"
-    if needed and (checkpoint is None or not checkpoint.exists()):
+    if needed and not config.vision.weights.is_file():
         raise ValueError(
-            f"vision.checkpoint is {checkpoint}, but must be a file with the weights of the "
-            "ViT: add --set vision.checkpoint=FILE, an absolute path if other machines read it"
+            f"there is no file {config.vision.weights} with the weights of the ViT: make one with "
+            "`mimex pretrain`, and add --set vision.checkpoint=FILE, an absolute path if other "
+            "machines read it"
         )
 
 

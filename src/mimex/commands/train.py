@@ -79,6 +79,12 @@ def train(config: TrainConfig) -> int:
         notes += [*folder.claim(*settings), *loaded]
         if begun_with not in (None, config.horizon):
             notes.append(f"schedules have a horizon of {config.horizon} instead of {begun_with}")
+        vision = config.vision
+        if config.observation == "pixels" and (vision.encoder, vision.checkpoint) == ("vit", None):
+            notes.append(
+                f"image encoder: the ViT shipped with mimex ({vision.image_size} pixels), in place "
+                "of the paper's; --vision.checkpoint FILE uses another, such as MVP's ViT-S/16"
+            )
         checkpoints.repair()
         remove_after(folder.path, training.step)
         loggers = stack.enter_context(Loggers(_loggers(config, folder, training.step)))

@@ -139,7 +139,10 @@ class TrainConfig(Sections):  # type: ignore[misc]
     track: TrackSettings = field(default_factory=TrackSettings)
 
     def checked(self) -> TrainConfig:
-        """Returns these settings; raises an error that names the first invalid one."""
+        """Returns these settings; raises an error that names the first invalid one.
+
+        Of images, heads and image size are those of the encoder's file, if it has its own.
+        """
         require_finite(asdict(self))
         choose("--preset", self.preset, PRESETS)
         choose("--agent", self.agent, tuple(AGENTS))
@@ -173,13 +176,19 @@ class TrainConfig(Sections):  # type: ignore[misc]
             raise ValueError(f"--futility is {self.futility}, but must be in (0, 1]")
         if self.seed < 0:
             raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
+        if self.processes > 1:
+            self._check_processes()
+        if self.observation == "pixels":
+            return replace(self, vision=self.vision.fitted())
+        return self
+
+    def _check_processes(self) -> None:
         if self.envs % self.processes:
             nearest = self.processes * max(1, round(self.envs / self.processes))
             raise ValueError(
                 f"--envs is {self.envs}, which {self.processes} processes cannot share equally: "
                 f"use --envs {nearest}"
             )
-        return self
 
     def _check_curriculum(self) -> None:
         if not 0 < self.curriculum_success <= 1:

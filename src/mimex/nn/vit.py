@@ -1,7 +1,8 @@
-"""The vision transformer ViT-S/16, with timm's parameter names, as a frozen encoder of images."""
+"""The vision transformer (ViT), with timm's parameter names, as a frozen encoder of images."""
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import safetensors.torch
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from mimex.files import replacing
 from mimex.nn.conv import as_batch
 from mimex.nn.transformer import Block
 
@@ -23,9 +25,15 @@ CHUNK = 32
 
 SOURCES = (
     "MVP's ViT-S/16 (vits-mae-hoi.pth, the paper's, by mvp.load in github.com/ir413/mvp; 12 "
-    "heads), or timm's (timm.create_model('vit_small_patch16_224', pretrained=True).state_dict() "
-    "saved with safetensors; 6 heads)"
+    "heads), timm's (timm.create_model('vit_small_patch16_224', pretrained=True).state_dict() "
+    "saved with safetensors; 6 heads), or an encoder.safetensors of `mimex pretrain`"
 )
+
+HEADS = "mimex.heads"
+"""The number of attention heads, in the header of a file of ``mimex pretrain``; the rest of the
+architecture follows from the shapes of the weights."""
+
+PATCHES = "patch_embed.proj.weight"
 
 # Parts of MAE's pretraining and of timm's classifiers that an encoder has no use for.
 _IGNORED = ("decoder", "mask_token", "head", "fc_norm")
@@ -74,7 +82,7 @@ class ViT(nn.Module):
                 f"image_size={image_size} pixels cannot be cut into patches of {patch}: choose a "
                 f"multiple, such as {max(round(image_size / patch), 1) * patch}."
             )
-        self.image_size = image_size
+        self.image_size, self.heads = image_size, heads
         self.features = width
         self.patch_embed = PatchEmbed(patch, width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
@@ -107,6 +115,66 @@ class ViT(nn.Module):
         return x[:, 0]
 
 
+def save_encoder(path: Path, network: ViT) -> None:
+    """Writes the weights of a network in half precision, to be read with ``load_encoder``."""
+    weights = {name: value.half().contiguous() for name, value in network.state_dict().items()}
+    content = safetensors.torch.save(weights, {HEADS: str(network.heads)})
+    with replacing(path) as aside:
+        aside.write_bytes(content)
+
+
+def own_architecture(path: Path) -> dict[str, int] | None:
+    """The arguments of the ``ViT`` that a file of ``mimex pretrain`` holds; None of other files.
+
+    Raises:
+        ValueError: If the file cannot be read, or holds another network.
+    """
+    if path.suffix != ".safetensors":
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            heads = (file.metadata() or {}).get(HEADS)
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from error
+    if heads is None:
+        return None
+    try:
+        (_, positions, width), (_, _, _, patch) = shapes["pos_embed"], shapes[PATCHES]
+        # Blocks of another width do not count, so that what is built is no larger than the file.
+        depth = sum(
+            name.endswith(".attn.qkv.weight") and shape == (3 * width, width)
+            for name, shape in shapes.items()
+        )
+        size = patch * math.isqrt(positions - 1)
+        if int(heads) < 1 or width % int(heads):
+            raise ValueError(f"{heads} attention heads do not share a width of {width}")
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no encoder of `mimex pretrain` ({type(error).__name__}: {error}): make it "
+            "again, or use another file."
+        ) from error
+    return {"image_size": size, "heads": int(heads), "width": width, "depth": depth, "patch": patch}
+
+
+def load_encoder(path: Path, *, image_size: int = 224, heads: int = 12) -> ViT:
+    """The frozen network of a weight file.
+
+    Args:
+        path: A file of ``mimex pretrain``, which has its own architecture, or of a ViT-S/16.
+        image_size: Height and width of the images (pixels) for a ViT-S/16.
+        heads: Attention heads of a ViT-S/16: 12 of MVP's, 6 of timm's.
+
+    Raises:
+        FileNotFoundError: If there is no such file; the message says where to find one.
+        ValueError: If the file cannot be read, or holds another network.
+    """
+    _require_file(path)
+    network = ViT(**(own_architecture(path) or {"image_size": image_size, "heads": heads}))
+    load_pretrained(network, path)
+    return network
+
+
 def load_pretrained(network: ViT, path: Path) -> None:
     """Puts the weights of an MAE, MVP or timm checkpoint into a network, and freezes it.
 
@@ -121,8 +189,7 @@ def load_pretrained(network: ViT, path: Path) -> None:
         FileNotFoundError: If there is no such file; the message says where to find one.
         ValueError: If the file cannot be read, or holds another network.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; expected the weights of {SOURCES}.")
+    _require_file(path)
     weights = {name: value for name, value in _read(path).items() if not name.startswith(_IGNORED)}
     expected = network.state_dict()
     if "pos_embed" in weights:
@@ -134,6 +201,7 @@ def load_pretrained(network: ViT, path: Path) -> None:
         for name, value in expected.items()
         if name in weights and weights[name].shape != value.shape
     ]
+    faults += [f"{name} is not finite" for name, x in weights.items() if not x.isfinite().all()]
     if faults:
         more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
         raise ValueError(
@@ -145,6 +213,19 @@ def load_pretrained(network: ViT, path: Path) -> None:
     network.eval()
 
 
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; expected the weights of {SOURCES}.")
+
+
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    return ValueError(
+        f"{path} cannot be read as weights ({type(error).__name__}: {error}): it is cut short or "
+        f"of another kind. Expected a .safetensors file, or a .pth file of tensors only, of "
+        f"{SOURCES}."
+    )
+
+
 def _read(path: Path) -> dict[str, Tensor]:
     unreadable = (RuntimeError, ValueError, KeyError, EOFError, OSError)
     try:
@@ -154,10 +235,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, *unreadable) as error:
-        raise ValueError(
-            f"{path} cannot be read as weights ({type(error).__name__}: {error}). Expected a "
-            f".safetensors file, or a .pth file of tensors only, of {SOURCES}."
-        ) from error
+        raise _unreadable(path, error) from error
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
     if not isinstance(content, dict) or not all(isinstance(x, Tensor) for x in content.values()):

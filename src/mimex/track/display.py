@@ -28,6 +28,7 @@ PLAIN_METRICS = (
     "eval/return",
     "bonus/mean",
     "bonus/share",
+    "pretrain/loss",
 )
 """Metrics in a plain line."""
 

@@ -16,7 +16,17 @@ from mimex.files import ASIDE, append_to, open_own, read_object, read_own, repla
 from mimex.track.jsonl import row_step
 from mimex.train.about import about, versions
 
-FOLDERS = ("checkpoints", "figures", "logs", "novelty", "replay", "runs", "tensorboard", "videos")
+FOLDERS = (
+    "checkpoints",
+    "figures",
+    "logs",
+    "novelty",
+    "reconstructions",
+    "replay",
+    "runs",
+    "tensorboard",
+    "videos",
+)
 """Subfolders of a run or study folder."""
 
 
