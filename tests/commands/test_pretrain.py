@@ -129,7 +129,7 @@ def test_a_runs_agent_moves_the_robot_too(tmp_path):
         (["--lr", "0"], "--lr is 0.0, but must be above 0"),
         (["--tasks", "FrankaReech", "--batch", "8"], "did you mean 'FrankaReach'"),
         (["--image-size", "60"], "image_size=60 pixels cannot be cut into patches of 8"),
-        (["--runs", "nowhere", "--batch", "9"], "nowhere is no run folder"),
+        (["--runs", "nowhere", "--batch", "9"], "nowhere is not a run folder"),
     ],
 )
 def test_wrong_settings_are_refused_and_leave_no_run(tmp_path, capsys, words, told):
