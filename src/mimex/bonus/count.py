@@ -16,7 +16,7 @@ from mimex.types import Metrics, Window
 
 
 class Count:
-    """Rewards ``1 / sqrt(n + 1)`` for the n-th return to a cell (Strehl & Littman, 2008).
+    """Rewards ``1 / sqrt(n + 1)`` in a cell visited n times before (Strehl & Littman, 2008).
 
     A cell is a cube in the chosen features. With the coordinates that matter to a task this is an
     oracle (privileged) baseline; with all features of a robot nearly every step is in a new cell.

@@ -11,7 +11,6 @@ them back after each call.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -27,9 +26,6 @@ Rows = TypeVar("Rows", Tensor, range, list[Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Numbers of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in malloc.h, and sizes in bytes.
-_MALLOC_OPTIONS = {-1: 1 << 30, -2: 1 << 26, -3: 1 << 30}
-
 _chosen: int | None = None  # workers, where use_workers was called
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
@@ -38,19 +34,6 @@ _pool_size = 0
 def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def keep_memory() -> None:
-    """Lets the allocator of Linux keep what tensors free instead of handing it back each time.
-
-    By default glibc returns arrays of a megabyte to the system, which then clears them page by
-    page when the next one is made: measured at 10 % of PPO's update, 30 % on two threads.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
-        if mallopt is not None:
-            for option, size in _MALLOC_OPTIONS.items():
-                mallopt(option, size)
 
 
 def use_workers(count: int | None) -> None:
