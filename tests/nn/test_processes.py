@@ -222,7 +222,7 @@ def statistics():
         generator = torch.Generator().manual_seed(seed)
         items = torch.randn(B, D, generator=generator) * 2 + seed
         # Not the same number in each: the first has none in the first round.
-        running.update_together(items if processes.size() == 1 else items[_uneven(seed)])
+        running.update_distributed(items if processes.size() == 1 else items[_uneven(seed)])
         normalizer.update_stats(share(items))
         normalizer.sync()
         streams = [torch.rand(4, B, generator=generator) for _ in range(2)]

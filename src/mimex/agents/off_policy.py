@@ -33,7 +33,7 @@ from mimex.contracts import (
 from mimex.data.replay import ReplayBuffer
 from mimex.data.replay_settings import ReplaySettings
 from mimex.data.transitions import Transitions
-from mimex.nn.parallel import in_order, pieces
+from mimex.nn.parallel import parallel_map, split_rows
 from mimex.track.clock import Clock
 from mimex.types import Metrics, Window
 
@@ -336,8 +336,8 @@ class OffPolicyAgent(Learner):
             return Scored(rounds, np.zeros(numbers.shape), False, None)
         envs = torch.arange(self.replay.num_envs).expand_as(numbers)
         found = self.replay.windows_at(envs.flatten(), numbers.flatten())
-        rows = pieces(torch.arange(len(found.others)), SEEN_AT_ONCE)
-        seen = in_order(lambda some: self.algorithm.features(found.others[some]), rows)
+        rows = split_rows(torch.arange(len(found.others)), SEEN_AT_ONCE)
+        seen = parallel_map(lambda some: self.algorithm.features(found.others[some]), rows)
         features = torch.cat(seen)[found.places]
         features[~found.valid] = 0.0
         window = Window(self.seen(features), found.valid, found.actions)

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.nn.networks import mlp
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mimex.bonus.icm import InverseDynamics
 from mimex.bonus.inputs import check_finite, in_own_mode, unchanged_if_refused
 from mimex.bonus.prediction import Shared
-from mimex.bonus.state import require_same
+from mimex.nn.state import require_same
 from mimex.types import Window
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mimex.bonus.inputs import check_one_hot_actions, check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.nn.networks import mlp
 from mimex.types import Window
 
 

@@ -17,8 +17,8 @@ from mimex.bonus.inputs import check_choice, in_own_mode
 from mimex.bonus.masking import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.bonus.size import COMPACT, AutoencoderSize
-from mimex.bonus.state import require_same
 from mimex.bonus.surprise import Loss, window_surprisal
+from mimex.nn.state import require_same
 from mimex.nn.transformer import blocks, init_linear, key_bias, sinusoidal_positions
 from mimex.types import Window
 

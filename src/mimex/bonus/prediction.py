@@ -33,11 +33,16 @@ from mimex.bonus.inputs import (
     unchanged_if_refused,
 )
 from mimex.bonus.masking import FeatureMask, MaskDistribution
-from mimex.bonus.state import check_optimizer, load_optimizer, optimizer_state, require_same
 from mimex.nn import processes
-from mimex.nn.generators import load_generator
-from mimex.nn.parallel import in_order, pieces, summed_gradients
+from mimex.nn.parallel import parallel_map, split_rows, summed_gradients
 from mimex.nn.running import RunningMeanStd
+from mimex.nn.state import (
+    check_optimizer,
+    load_generator,
+    load_optimizer,
+    optimizer_state,
+    require_same,
+)
 from mimex.types import Metrics, Window
 
 FEATURE_CLIP = 5.0
@@ -234,7 +239,7 @@ class MaskedPrediction(ABC):
         sums = processes.average_gradients([*self.trainable.values()], sums)
         self.optimizer.step()
         if self.statistics is not None:
-            self.statistics.update_together(raw[window.valid.to(self.device)])
+            self.statistics.update_distributed(raw[window.valid.to(self.device)])
         self.steps += 1
         gathered = processes.all_gather(rewards)
         metrics = {
@@ -261,13 +266,13 @@ class MaskedPrediction(ABC):
         def score(rows: Tensor) -> Tensor:
             return self.score(*_select(rows, x, actions, valid, masked))[0]
 
-        return torch.cat([x.new_empty(0), *in_order(score, chunks)])
+        return torch.cat([x.new_empty(0), *parallel_map(score, chunks)])
 
     def _chunks(self, count: int) -> list[Tensor]:
         """The rows ``0 .. count - 1`` in chunks; the same for any number of threads."""
         fitting = CHUNK_FEATURES // (self.length * self.feature_dim * self.masks)
         rows = torch.arange(count, device=self.device)
-        return pieces(rows, min(max(fitting, 64), CHUNK_WINDOWS))
+        return split_rows(rows, min(max(fitting, 64), CHUNK_WINDOWS))
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Raw features, the features that the networks see, actions and validity of a window."""
@@ -289,7 +294,7 @@ class MaskedPrediction(ABC):
             statistics = self.statistics
             if statistics.count == 0:  # before the first step: the statistics of this batch
                 statistics = RunningMeanStd(statistics.shape, self.device)
-                statistics.update_together(raw[valid])
+                statistics.update_distributed(raw[valid])
             x = statistics.normalize(raw, FEATURE_CLIP)
         return raw, x, actions, self.counts_as_data(valid)
 

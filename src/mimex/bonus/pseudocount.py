@@ -11,7 +11,7 @@ from mimex.bonus.inputs import check_choice, check_widths
 from mimex.bonus.masking import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.bonus.surprise import Loss, surprisal
-from mimex.nn.mlp import mlp
+from mimex.nn.networks import mlp
 
 
 class PseudoCount(MaskedPrediction):

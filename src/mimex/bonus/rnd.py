@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import AllMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.nn.networks import mlp
 
 
 class RND(MaskedPrediction):
