@@ -27,8 +27,8 @@ from mimex.agents.factory import seed_for
 from mimex.agents.off_policy import Encoded, OffPolicyAgent
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.data.replay import Observations, Transitions
 from mimex.data.rollout import ObsDict
-from mimex.data.transitions import Observations, Transitions
 from mimex.nn.networks import PixelEncoder, draw_shifts, mlp, shift
 from mimex.nn.parallel import chunk_slices, parallel_map, sum_tensors
 from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
@@ -335,7 +335,7 @@ class DrQv2:
         seen = parallel_map(see, found)
         shifts = None if shifts is None else shifts[batch.windows.owners]
         seen += self._encoded(batch.windows.others, shifts, torch.no_grad, see)
-        features = torch.cat(seen)[batch.windows.places]  # (B, L, D)
+        features = torch.cat(seen)[batch.windows.positions]  # (B, L, D)
         features[~batch.windows.valid] = 0.0
         return Encoded(found, features)
 

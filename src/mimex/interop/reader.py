@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.interop.view import View, select
+from mimex.data.spaces import View, select
 
 
 class SpaceReader:

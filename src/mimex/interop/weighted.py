@@ -15,10 +15,9 @@ from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder, unchanged_if_refused
 from mimex.bonus.scale import BETA, HALF_LIFE, BonusScale, Rewards
 from mimex.data.checks import require_choice, require_positive
-from mimex.data.spaces import all_discrete
+from mimex.data.spaces import View, all_discrete
 from mimex.data.windows import EndsAt
 from mimex.interop.reader import SpaceReader, action_reader
-from mimex.interop.view import View
 from mimex.types import Array, Metrics
 
 

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
-from mimex.data.trail import replay_rows, sum_between
+from mimex.data.windows import ring_indices, sum_actions
 from mimex.interop.reader import SpaceReader
 from mimex.interop.sb3.buffers import BonusBuffer, LeftOutOfPickles
 from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
@@ -144,7 +144,7 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
         oldest = newest - torch.minimum(torch.as_tensor(self._ages[slots, envs]), kept)
         # Of stored observations; one more than are shown, for the action that led to the oldest.
         path, known = (
-            part.squeeze(-1) for part in replay_rows(newest, oldest, capacity, steps + (not after))
+            part.squeeze(-1) for part in ring_indices(newest, oldest, capacity, steps + (not after))
         )
         shown = slice(stride, None, stride)
         valid, places = known[:, shown], (path[:, shown].numpy(), envs[:, None])
@@ -161,7 +161,7 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
             # The action at a stored step led to the observation after it; to a start none led.
             led = read_action(_at(self.actions, (path[:, :steps].numpy(), envs[:, None]))).cpu()
             grid = (len(slots), length, stride)
-            actions = sum_between(led.view(*grid, -1), known[:, :steps].reshape(grid))
+            actions = sum_actions(led.view(*grid, -1), known[:, :steps].reshape(grid))
         return Window(torch.cat(parts, dim=1), valid, actions)
 
     def _sampled(self, slots: np.ndarray[Any, Any], env: VecNormalize | None) -> dict[str, Any]:
