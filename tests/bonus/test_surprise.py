@@ -143,7 +143,7 @@ def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
         parameter.data.zero_()
     bias.data.copy_(torch.linspace(-3, 3, CODES))
     window, valid = walk(np.random.default_rng(0), 16), torch.ones(16, 5, dtype=torch.bool)
-    hidden = bonus.mask.draw(bonus.counts_as_data(valid), 2, torch.Generator().manual_seed(0))
+    hidden = bonus.mask.draw(bonus.usable_steps(valid), 2, torch.Generator().manual_seed(0))
     likelihoods, _ = surprisal(bias.detach().expand(hidden.shape), window.features, hidden)
     expected = (likelihoods.sum(-1) / hidden.any(-1).sum(-1)).mean()
     assert bonus.learn(window)[1]["bonus/loss"] == pytest.approx(float(expected), rel=1e-5)

@@ -450,9 +450,11 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
         bad = content[:-10] if damage == "cut" else content[:-10] + b"x" + content[-9:]
         path.write_bytes(bad)
     loaded, _ = played(tmp_path, 0)
-    with pytest.raises(DamagedReplayError, match="missing" if damage == "gone" else path.name) as told:
+    with pytest.raises(
+        DamagedReplayError, match="missing" if damage == "gone" else path.name
+    ) as error:
         loaded.load_state_dict(replay.state_dict())
-    assert f"remove the folder {tmp_path}" in str(told.value)
+    assert f"remove the folder {tmp_path}" in str(error.value)
 
 
 def test_a_file_of_an_environment_that_is_not_there_is_left_alone(tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimex.bonus.inputs import check_fraction, check_widths, read_features
-from mimex.data.checks import read_state
+from mimex.bonus.inputs import check_fraction, read_features
+from mimex.data.checks import read_state, require_positive
 from mimex.nn import processes
 from mimex.types import Metrics, Window
 
@@ -42,7 +42,7 @@ class Count:
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
-        check_widths(feature_dim=feature_dim, length=length)
+        require_positive(feature_dim=feature_dim, length=length)
         if not 0 < cell < float("inf"):
             raise ValueError(f"cell={cell} must be positive and finite.")
         self.feature_dim, self.length, self.cell = feature_dim, length, cell

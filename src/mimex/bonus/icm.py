@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_one_hot_actions, check_widths
+from mimex.bonus.inputs import check_one_hot_actions
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
+from mimex.data.checks import require_positive
 from mimex.nn.networks import mlp
 from mimex.types import Window
 
@@ -34,7 +35,7 @@ class InverseDynamics(MaskedPrediction):
         lr: float,
         **shared: Unpack[Shared],
     ) -> None:
-        check_widths(embed_dim=embed_dim, hidden=hidden)
+        require_positive(embed_dim=embed_dim, hidden=hidden)
         self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
         super().__init__(
             feature_dim,
@@ -65,18 +66,20 @@ class InverseDynamics(MaskedPrediction):
         assert actions is not None
         action = actions[:, -1]  # led from step -2 to step -1
         before, after = self.embed(x[:, -2:]).unbind(1)
-        guess: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
+        predicted: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
         if self.discrete:
-            loss = F.cross_entropy(guess, action.argmax(1), reduction="none")
+            loss = F.cross_entropy(predicted, action.argmax(1), reduction="none")
         else:
-            loss = (guess - action).square().mean(1)
+            loss = (predicted - action).square().mean(1)
         return loss * valid[:, -2:].all(1), before, after
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        if self.discrete is None and window.actions is not None:
-            self.discrete = window.actions.ndim == 2
         raw, x, actions, valid = super()._read(window)
-        if self.discrete and actions is not None:
+        assert window.actions is not None
+        assert actions is not None
+        if self.discrete is None:
+            self.discrete = window.actions.ndim == 2
+        if self.discrete:
             check_one_hot_actions(actions[:, -1][valid[:, -2:].all(1)])
         return raw, x, actions, valid
 
@@ -152,7 +155,7 @@ class ICM(InverseDynamics):
         assert actions is not None
         inverse, before, after = self.inverse_loss(x, actions, valid)
         # No gradient from the forward model to the encoder, which would make phi trivial.
-        known = torch.cat([before.detach(), actions[:, -1]], dim=1)
-        forward = (self.forward_model(known) - after.detach()).square().mean(1)
-        whole = valid[:, -2:].all(1)
-        return (forward * whole * masked[0, :, -1]).unsqueeze(0), inverse
+        state_action = torch.cat([before.detach(), actions[:, -1]], dim=1)
+        forward = (self.forward_model(state_action) - after.detach()).square().mean(1)
+        complete = valid[:, -2:].all(1)
+        return (forward * complete * masked[0, :, -1]).unsqueeze(0), inverse
