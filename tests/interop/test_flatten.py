@@ -84,7 +84,7 @@ BITS = spaces.MultiBinary(4)
         (CODE, {"encoder": lambda x: x.float().reshape(-1, 1)}, False),
     ],
 )
-def test_the_space_says_whether_observations_are_discrete(kind, space, options, expected):
+def test_the_space_decides_whether_observations_are_discrete(kind, space, options, expected):
     bonus = kind()
     BonusAdapter(bonus, **options).flatteners(space, BOX)
     assert bonus.discrete_obs is expected
@@ -98,7 +98,7 @@ def test_the_space_says_whether_observations_are_discrete(kind, space, options, 
     [(CODE, 1, True), (CODE, 2, False), (CODES, 1, False), (BOX, 1, False)],
 )
 @pytest.mark.parametrize("known", [False, True])
-def test_the_space_says_whether_actions_are_discrete(space, stride, expected, known):
+def test_the_space_decides_whether_actions_are_discrete(space, stride, expected, known):
     bonus = ICM(action_dim=spaces.flatdim(space) if known else None)
     BonusAdapter(bonus, stride=stride).flatteners(BOX, space)
     assert bonus.discrete is expected

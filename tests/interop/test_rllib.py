@@ -68,7 +68,7 @@ def train(bonus, seen=None, iterations=2, **options):
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_each_transition_is_paid_before_the_advantages(ends_at):
+def test_the_bonus_is_added_before_the_advantages(ends_at):
     seen, bonus = [], NotingBonus(3)
     train(bonus, seen, beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     checked = 0

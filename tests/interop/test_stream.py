@@ -96,7 +96,7 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     assert loaded.report == stream.report
 
 
-def test_settling_scores_each_piece_before_it_is_learned():
+def test_a_rollout_scores_each_chunk_before_it_is_learned():
     observations = np.random.default_rng(0).normal(size=(9, 4, 6)).astype(np.float32)
     stream = BonusStream(RND(6), 4, BOX, TWO, beta=1.0, learn_every=16)
     stream.per_rollout = True

@@ -44,7 +44,7 @@ def operations():
     }
 
 
-def test_each_operation_says_the_same_in_all_processes():
+def test_each_operation_has_the_same_result_in_all_processes():
     expected = {
         "mean": torch.tensor([1.0, 10.0]),  # of 0, 1 and 2 times
         "joined": torch.tensor([[0, 0], [1, 1], [2, 2]]),

@@ -58,7 +58,7 @@ def test_random_numbers_continue():
     assert drawn(second) == drawn(first)
 
 
-def test_those_of_another_kind_of_device_begin_anew_by_what_they_were():
+def test_a_generator_of_another_device_is_reseeded_from_the_state():
     states = [torch.full((16,), fill, dtype=torch.uint8) for fill in (1, 1, 2)]
     found = []
     for state in states:

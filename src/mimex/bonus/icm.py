@@ -25,14 +25,14 @@ class InverseDynamics(MaskedPrediction):
 
     def __init__(
         self,
-        feature_dim: int | None,
-        action_dim: int | None,
-        length: int,
+        feature_dim: int | None = None,
+        action_dim: int | None = None,
+        length: int = 2,
         *,
-        discrete: bool | None,
-        embed_dim: int,
-        hidden: int,
-        lr: float,
+        discrete: bool | None = None,
+        embed_dim: int = 288,
+        hidden: int = 256,
+        lr: float = 1e-3,
         **shared: Unpack[Shared],
     ) -> None:
         require_positive(embed_dim=embed_dim, hidden=hidden)
@@ -113,29 +113,6 @@ class ICM(InverseDynamics):
         lr: Adam learning rate.
         shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
-
-    def __init__(
-        self,
-        feature_dim: int | None = None,
-        action_dim: int | None = None,
-        length: int = 2,
-        *,
-        discrete: bool | None = None,
-        embed_dim: int = 288,
-        hidden: int = 256,
-        lr: float = 1e-3,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(
-            feature_dim,
-            action_dim,
-            length,
-            discrete=discrete,
-            embed_dim=embed_dim,
-            hidden=hidden,
-            lr=lr,
-            **shared,
-        )
 
     def build(self, feature_dim: int) -> nn.Module:
         """Encoder, inverse model and forward model."""

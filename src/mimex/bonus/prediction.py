@@ -108,7 +108,7 @@ class MaskedPrediction(ABC):
             raise ValueError(f"lr={lr} must be positive and finite.")
         if feature_dim is not None and uses_actions and action_dim is None:
             raise ValueError("feature_dim is given and action_dim is not: give both or neither.")
-        mask.require(length, masks)
+        mask.require(length)
         self.length, self.masks, self.lr, self.seed = length, masks, lr, seed
         self.mask, self.action_dim, self.encoder = mask, action_dim, encoder
         self.uses_actions = uses_actions or action_dim is not None
@@ -305,7 +305,7 @@ class MaskedPrediction(ABC):
         mask = self.mask
         if isinstance(mask, FeatureMask):
             mask = dataclasses.replace(mask, feature_dim=feature_dim)
-        mask.require(self.length, self.masks)
+        mask.require(self.length)
         # On the CPU first: the same seed gives the same weights on every device.
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(self.seed)

@@ -168,8 +168,9 @@ class BonusConnector(ConnectorV2):
 
     def _windows(self, chunk: Any, steps: int) -> Window:
         """The windows of the steps of an episode chunk."""
-        spaces_ = chunk.observation_space, chunk.action_space
-        flatten, flatten_actions = self.adapter.flatteners(*spaces_)
+        flatten, flatten_actions = self.adapter.flatteners(
+            chunk.observation_space, chunk.action_space
+        )
         ends_at, stride = self.adapter.ends_at, self.adapter.stride
         back = min(self.bonus.length * stride, chunk.observations.lookback)
         observations = chunk.get_observations(slice(-back, steps + 1), neg_index_as_lookback=True)

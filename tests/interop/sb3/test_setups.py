@@ -70,7 +70,7 @@ def test_dict_observations_need_no_other_class(key, width):
     assert replayed.feature_dim == width
 
 
-def test_an_unknown_key_is_told():
+def test_an_unknown_key_is_an_error():
     with pytest.raises(ValueError, match=r"view=\['a', 'z'\] is no part.*'a', 'b', 'c'"):
         BonusVecEnv(DummyVecEnv([Pair]), RND(), view=["a", "z"])
 
@@ -84,7 +84,7 @@ def test_icm_takes_its_sizes_from_the_environment():
     assert (bonus.action_dim, bonus.discrete) == (1, False)
 
 
-def test_at_once_below_vec_normalize_is_sized_beside_the_normalized_reward():
+def test_inside_of_vec_normalize_the_bonus_is_added_to_normalized_rewards():
     env, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
     seen = []
 

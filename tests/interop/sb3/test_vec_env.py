@@ -241,7 +241,7 @@ def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(normalize)
     assert np.abs(returns[1]).max() > 0
 
 
-def test_each_window_is_learned_once_in_pieces():
+def test_each_window_is_learned_once_in_chunks():
     bonus = RND()
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), bonus, learn_every=24)
     ppo(env, at_once=True).learn(128)
