@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimex.bonus import masking
@@ -54,6 +54,7 @@ def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden)
     assert TimeMask(ratio).effective_ratio(length) == pytest.approx(hidden / length)
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.floats(0, 0.999), st.integers(0, 100))
 def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, seed):
     for mask in (TimeMask(ratio), SpanMask(ratio)):
@@ -63,6 +64,7 @@ def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, s
         assert hidden.sum(1).tolist() == expected
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(0, 100))
 def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
     sizes = valid.sum(1)
@@ -75,6 +77,7 @@ def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
         assert (hidden.sum(1)[~enough] == 0).all()
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(1, 7), st.floats(0, 0.999))
 def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio):
     hidden = FeatureMask(ratio, feature_dim).sample(valid, generator())
@@ -84,6 +87,7 @@ def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio
     assert hidden.flatten(1).sum(1).tolist() == expected
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(2, 7), st.floats(0, 0.999), st.integers(0, 100))
 def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
     valid, feature_dim, ratio, seed
