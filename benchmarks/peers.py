@@ -32,7 +32,7 @@ import torch
 from mimex.agents.factory import seed_for
 from mimex.commands.build import make_env, make_training
 from mimex.config import TrainConfig, parse
-from mimex.nn.parallel import keep_memory, use_workers
+from mimex.nn.parallel import use_workers
 from mimex.train.evaluate import evaluate
 
 RUNS = Path("runs/peers")
@@ -196,7 +196,6 @@ def rsl_rl(config: TrainConfig) -> Learner:
 
 def ours(config: TrainConfig) -> Learner:
     """`mimex train TASK --reward dense`: the cpu preset, the same for all tasks."""
-    keep_memory()
     training = make_training(config)
     rows = training.train(sys.maxsize)
 

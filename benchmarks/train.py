@@ -35,7 +35,7 @@ from mimex.agents.returns import Batch
 from mimex.bonus import BONUSES
 from mimex.commands.build import make_training
 from mimex.config import TrainConfig, preset
-from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.nn.parallel import available_cores, use_workers
 from mimex.study.plan import read_plan
 
 RESULTS = Path(__file__).parent / "results" / "train.md"
@@ -173,11 +173,7 @@ def _serve(orders: Connection, name: str, options: argparse.Namespace) -> None:
     """A process that makes one update whenever it receives a number of threads."""
     settings = preset(options.preset).ppo
     steps = options.envs * preset(options.preset).loop.rollout_steps
-    if name == OURS:
-        keep_memory()  # as `mimex train` does
-        call = ours(settings, steps)
-    else:
-        call = theirs(settings, steps, options.envs)
+    call = ours(settings, steps) if name == OURS else theirs(settings, steps, options.envs)
     while threads := orders.recv():
         if name == OURS:
             use_workers(threads)

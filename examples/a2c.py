@@ -24,11 +24,10 @@ from mimex.agents.factory import seed_for
 from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
 from mimex.agents.returns import Batch, gae, normalize_advantages
 from mimex.bonus.scale import Rewards
-from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.nn import processes
-from mimex.nn.generators import load_generator
-from mimex.nn.mlp import mlp
+from mimex.nn.networks import mlp
+from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 
 
 @dataclass(frozen=True)

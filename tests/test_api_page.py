@@ -13,7 +13,7 @@ NAMED = set(re.findall(r"(?<=[.`])\w+(?=[`(\n])", PAGE))
 """Last parts of the dotted names in directives and code."""
 
 INTERNAL = {
-    "reader", "stream", "view", "weighted",  # modules that the adapters share
+    "adapter", "flatten", "stream",  # modules that the adapters share
     "timeline",  # of RLlib, a function of its own so that it can be tested
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """``check_bonus``: checks that a bonus is computed from the right steps and reaches the update.
 
-The set-up runs for a short time on its own environments, in which three things are replaced: the
-task's reward by random costs, episodes by short ones, and the bonus by random scores. Both rewards
-of every transition are then known, and are compared with what the agent trains on.
+The set-up runs for a short time with known random values in place of the extrinsic rewards and the
+scores of the bonus, and with short episodes. Both rewards of every transition are then known, and
+are compared with the rewards that the agent trains on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from mimex.bonus import scale as scale_module
 from mimex.bonus.base import EpisodicReward
 from mimex.bonus.mimex import MIMEx
 from mimex.bonus.scale import BonusScale, Rewards
-from mimex.interop.weighted import WeightedBonus
+from mimex.interop.adapter import BonusAdapter
+from mimex.interop.flatten import stack
 from mimex.types import Metrics, Window
 
 Array = np.ndarray[Any, Any]
@@ -37,14 +38,18 @@ Status = Literal["pass", "fail", "skip"]
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 
 EPISODE_LENGTHS = (6, 3, 1, 25, 2)
-"""Longest episodes, in turn: shorter and longer than a window. Every second one is truncated."""
+"""Maximum lengths of episodes, in turn: shorter and longer than a window. Every second episode is
+truncated."""
 
 LEARN_EVERY = 512
-"""Default of the wrappers: a set-up that never trains its bonus in so many transitions is wrong."""
+"""Default of the wrappers: in as many transitions the bonus must have been trained."""
+
+MIN_ROWS = 30
+"""Transitions that a regression needs."""
 
 
 class Check(NamedTuple):
-    """One row of the table: what was checked, whether it holds, what was found, what to do."""
+    """One row of the table."""
 
     name: str
     status: Status
@@ -53,20 +58,20 @@ class Check(NamedTuple):
 
 
 class _Skip(Exception):  # noqa: N818 - no error
-    """A check cannot be made; for this reason and with this remedy."""
+    """A check cannot be made: the reason and, if any, the remedy."""
 
 
 @dataclass
 class _Episode:
-    observations: list[int] = field(default_factory=list)  # digests of what the bonus sees
-    rewards: list[float] = field(default_factory=list)
+    observations: list[int] = field(default_factory=list)  # hashes of what the bonus sees
+    rewards: list[float] = field(default_factory=list)  # extrinsic
     end: str = ""  # "terminated" or "truncated"
 
 
 class _Trained(NamedTuple):
-    """What the agent trains on: M transitions in any order."""
+    """The data that the agent trains on: M transitions in any order."""
 
-    keys: list[Key | None]  # None where the observation is not one of the environments'
+    keys: list[Key | None]  # None if the observation is not one of the environments'
     rewards: Array  # (M,)
     advantages: Array | None = None  # (M,)
     values: Array | None = None  # (M,)
@@ -79,8 +84,8 @@ def check_bonus(
     """Runs a set-up for a short time and checks that its bonus is computed and used correctly.
 
     ``check_bonus(model)`` for Stable-Baselines3, ``check_bonus(env)`` for a wrapped environment,
-    ``check_bonus(train)`` for a loop of your own. As with Gymnasium's ``check_env``, make a new
-    set-up for the training that follows: this one has been stepped, and a model has been trained.
+    ``check_bonus(train)`` for your own training loop. As with Gymnasium's ``check_env``, make a new
+    set-up for the training that follows: this one has been stepped and trained.
 
     Args:
         target: One of
@@ -89,27 +94,27 @@ def check_bonus(
             - an environment or vector environment, wrapped with a bonus (it is stepped with random
               actions);
             - a function ``train(make_env, bonus)`` that makes environments by ``make_env()``, uses
-              ``bonus`` as you do, plays at least 600 transitions, and returns one of the above or
+              ``bonus`` as you do, takes at least 600 steps, and returns one of the above or
               ``{"observations": ..., "rewards": ..., "advantages": ..., "values": ...}`` of the
               last rollout or of a sampled batch: rewards with the bonus in them, advantages before
               they are normalized. The last two are optional.
-        make_env: For a function: makes your environment; CartPole when left out.
-        bonus: For a function: your bonus; MIMEx when left out.
+        make_env: For a function: makes your environment; CartPole if None.
+        bonus: For a function: your bonus; MIMEx if None.
         verbose: Whether to print the table.
 
     Returns:
         The rows of the table. ``fail`` means that training would go wrong, ``skip`` that the check
         could not be made.
     """
-    with ExitStack() as stack:
-        run = _Run(stack)
+    with ExitStack() as patches:
+        run = _Run(patches)
         checks = [run.start(target, make_env, bonus)]
     for name, check in _CHECKS.items():
         try:
             checks.append(Check(name, *check(run)))
         except _Skip as reason:
             checks.append(Check(name, "skip", *map(str, reason.args)))
-        except Exception as error:  # of the user's classes: a row, and the other checks go on
+        except Exception as error:  # in the user's classes: the other checks continue
             checks.append(Check(name, "skip", _describe(error)))
     if verbose:
         width = max(len(row.name) for row in checks)
@@ -123,26 +128,26 @@ def check_bonus(
 
 
 class _Run:
-    """A set-up with replaced rewards, episodes and scores, and a record of what happens in it."""
+    """A set-up with replaced rewards, episodes and scores, and a record of its steps."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self.stack, self.rng = stack, np.random.default_rng(0)
+    def __init__(self, patches: ExitStack) -> None:
+        self.patches, self.rng = patches, np.random.default_rng(0)
         self.episodes: dict[tuple[int, int], _Episode] = {}
         self.order: list[list[Key]] = []  # transitions of each environment
-        self.numbers: dict[int, int] = {}  # of environments, by id
+        self.numbers: dict[int, int] = {}  # environments by id
         self.columns: list[int] = []  # numbers of the environments of a vector environment
-        self.where: dict[int, Key | None] = {}  # by digest of an observation; None if not unique
-        self.read: Callable[[Any], Any] | None = None  # an observation as the bonus sees it
+        self.where: dict[int, Key | None] = {}  # by hash of an observation; None if not unique
+        self.flatten: Callable[[Any], Any] | None = None  # an observation as the bonus sees it
         self.example: Any = None  # an observation, for its keys and sizes
         self.stride: int | None = None
-        self.scores: dict[int, float] = {}  # by digest of a window's newest step
+        self.scores: dict[int, float] = {}  # by hash of a window's newest step
         self.windows: Counter[str] = Counter()  # "right", "crossing" or "partial"
         self.newest: set[Key] = set()  # steps at which windows end
         self.calls: Counter[str] = Counter()  # of "learn" and "reward"
         self.kept: list[Window] = []
-        self.slopes: list[float] = []  # intrinsic reward over raw bonus, of every BonusScale
+        self.slopes: list[float] = []  # intrinsic reward / raw bonus, of every BonusScale
         self.bonuses: list[Any] = []
-        self.weighted: list[WeightedBonus] = []
+        self.adapters: list[BonusAdapter] = []
         self.model: Any = None
         self.trained: _Trained | None = None
 
@@ -151,11 +156,11 @@ class _Run:
         return sum(map(len, self.order))
 
     def start(self, target: Any, make_env: MakeEnv | None, bonus: Any) -> Check:
-        """Runs the set-up; an error of it becomes the finding."""
+        """Runs the set-up; an error in it becomes the finding."""
         name = "the set-up runs"
         try:
-            self.patch(BonusScale, combine=self.recorded(BonusScale.combine))
-            self.patch(scale_module, WARMUP=0)  # or a short run would not be rewarded
+            self.patch(BonusScale, combine=self.recording(BonusScale.combine))
+            self.patch(scale_module, WARMUP=0)  # a short run would have no bonus
             if callable(target) and not isinstance(target, gymnasium.Env | VectorEnv):
                 target = self.call(target, make_env, bonus)
             self.trained = self.observe(target)
@@ -169,7 +174,7 @@ class _Run:
         return Check(name, "fail" if bad else "pass", finding, "look at observations and values")
 
     def call(self, train: Callable[..., Any], make_env: MakeEnv | None, bonus: Any) -> Any:
-        """Calls the user's function with environments and a bonus that are recorded."""
+        """Calls the user's function with recorded environments and a recorded bonus."""
         make_env = make_env or partial(gymnasium.make, "CartPole-v1")
 
         def make() -> gymnasium.Env[Any, Any]:
@@ -182,7 +187,7 @@ class _Run:
         return train(make, self.bonuses[0])
 
     def observe(self, target: Any) -> _Trained:
-        """Runs what the user gave or the function returned, and reads what it trains on."""
+        """Runs a model or environments, and reads the data that the agent trains on."""
         if isinstance(target, Mapping):
             return self.returned(target)
         if hasattr(target, "get_env") and hasattr(target, "learn"):
@@ -201,42 +206,43 @@ class _Run:
         return self.drive(target)
 
     def prepare(self, env: Any, holders: list[Any]) -> None:
-        """Finds the bonus among wrappers and buffers, and replaces it, rewards and episodes."""
+        """Finds the bonus in wrappers and buffers, and replaces it, rewards and episodes."""
         wrappers = list(_chain(env))
         inner = list(getattr(wrappers[-1], "envs", ())) or [env]
         if inner == [env] and not isinstance(env, gymnasium.Env):
             raise TypeError(
-                f"{type(wrappers[-1]).__name__} runs its environments elsewhere, where they cannot "
-                "be checked; use SyncVectorEnv (Gymnasium) or DummyVecEnv (SB3) for the check."
+                f"{type(wrappers[-1]).__name__} runs its environments in other processes, where "
+                "they cannot be checked; use SyncVectorEnv (Gymnasium) or DummyVecEnv (SB3)."
             )
         for holder in [*wrappers, *holders, *(wrapper for sub in inner for wrapper in _chain(sub))]:
             for found in _held(holder):
-                if isinstance(found, WeightedBonus):
-                    self.weighted.append(found)
+                if isinstance(found, BonusAdapter):
+                    self.adapters.append(found)
                 bonus = getattr(found, "bonus", found)
                 if not any(bonus is known for known in self.bonuses):
                     self.bonuses.append(bonus)
                     self.replace(bonus)
             for name in {"norm_obs", "norm_reward"} & set(vars(holder)):  # of a VecNormalize
                 self.patch(holder, **{name: False})
-        if self.weighted:
-            self.stride = self.weighted[0].stride
+        if self.adapters:
+            self.stride = self.adapters[0].stride
             single = getattr(env, "single_observation_space", env.observation_space)
             actions = getattr(env, "single_action_space", env.action_space)
-            reader, _ = self.weighted[0].readers(single, actions)
-            self.read = lambda observation: reader.each([observation])[0]
+            flatten, _ = self.adapters[0].flatteners(single, actions)
+            self.flatten = lambda observation: flatten(stack([observation]))[0]
         for sub in inner:
             known = [self.numbers[id(w)] for w in _chain(sub) if id(w) in self.numbers]
-            self.columns.append(known[0] if known else self.attach(_below_bonus(sub)))
+            below = next((w.env for w in reversed([*_chain(sub)]) if _held(w)), sub)
+            self.columns.append(known[0] if known else self.attach(below))
 
     def on_policy(self, model: Any, played: int) -> _Trained:
-        """What a model of Stable-Baselines3 has in its rollout buffer."""
+        """The rollout buffer of a model of Stable-Baselines3."""
         if not played:
             model.learn(2 * model.n_steps * model.n_envs)
         buffer = model.rollout_buffer
         steps, envs = buffer.rewards.shape
         by_env = [self.order[n][-steps:] for n in self.columns]
-        # Drawing minibatches, the buffer flattens all but the rewards by environment.
+        # When minibatches are drawn, the buffer flattens all but the rewards by environment.
         rewards, *rest = (
             (part if part.shape == (steps, envs) else part.reshape(envs, steps).T).reshape(-1)
             for part in (buffer.rewards, buffer.advantages, buffer.values)
@@ -245,16 +251,16 @@ class _Run:
         return _Trained(keys, rewards, rest[0], rest[1], bootstrapped=True)
 
     def off_policy(self, model: Any, played: int) -> _Trained:
-        """What a model of Stable-Baselines3 samples from its replay buffer."""
+        """A sample of the replay buffer of a model of Stable-Baselines3."""
         if not played:
             self.patch(model, learning_starts=min(model.learning_starts, 100))
             model.learn(250)
         samples = model.replay_buffer.sample(512, env=model.get_vec_normalize_env())
-        return _Trained(self.find(samples.observations), _numbers(samples.rewards).reshape(-1))
+        return _Trained(self.find(samples.observations), _array(samples.rewards).reshape(-1))
 
     def drive(self, env: VectorEnv[Any, Any, Any]) -> _Trained:
         """Steps environments with random actions."""
-        every = [getattr(w, "learn_every", None) or 0 for w in self.weighted]
+        every = [getattr(adapter, "learn_every", None) or 0 for adapter in self.adapters]
         steps = min(max(300, *every, 0) // env.num_envs + 100, 5000)
         mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         before = [len(order) for order in self.order]
@@ -276,58 +282,56 @@ class _Run:
         return _Trained([*chain.from_iterable(keys)], np.concatenate(rewards))
 
     def returned(self, found: Mapping[str, Any]) -> _Trained:
-        """What the user's function returned."""
+        """The dict that the user's function returned."""
         if not {"observations", "rewards"} <= set(found):
             raise ValueError(f"train returned {sorted(found)}; expected 'observations', 'rewards'.")
         keys = self.find(found["observations"])
-        size = len(keys)
         advantages, values = (
-            _numbers(found[name]).reshape(size) if name in found else None
+            _array(found[name]).reshape(len(keys)) if name in found else None
             for name in ("advantages", "values")
         )
-        return _Trained(keys, _numbers(found["rewards"]).reshape(size), advantages, values)
+        return _Trained(keys, _array(found["rewards"]).reshape(len(keys)), advantages, values)
 
     def find(self, observations: Any) -> list[Key | None]:
-        """The transitions that started from these observations."""
+        """The transitions that start from these observations."""
         if self.example is None:
             raise RuntimeError("no environment of make_env() was stepped in this process.")
-        return [self.where.get(_digest(row)) for row in _rows(observations, self.example)]
+        return [self.where.get(_hash(row)) for row in _rows(observations, self.example)]
 
     def patch(self, owner: Any, **attributes: Any) -> None:
         """Sets attributes until the run is over."""
         for name, value in attributes.items():
             if name in vars(owner):
-                self.stack.callback(setattr, owner, name, vars(owner)[name])
+                self.patches.callback(setattr, owner, name, vars(owner)[name])
             else:
-                self.stack.callback(delattr, owner, name)
+                self.patches.callback(delattr, owner, name)
             setattr(owner, name, value)
 
     def attach(self, env: gymnasium.Env[Any, Any]) -> int:
         """Replaces the rewards and episodes of an environment, and records its steps."""
         number = self.numbers[id(env)] = len(self.order)
         self.order.append([])
-        step, reset = env.step, env.reset
-        space = env.observation_space
-        self.read = self.read or (lambda observation: spaces.flatten(space, observation))
-        episodes = -1  # the newest episode
+        step, reset, space = env.step, env.reset, env.observation_space
+        self.flatten = self.flatten or (lambda observation: spaces.flatten(space, observation))
+        count = -1  # index of the newest episode
 
         def new_reset(**kwargs: Any) -> Any:
-            nonlocal episodes
+            nonlocal count
             observation, info = reset(**kwargs)
-            episodes += 1
-            self.episodes[number, episodes] = _Episode()
-            self.see((number, episodes, 0), observation)
+            count += 1
+            self.episodes[number, count] = _Episode()
+            self.see((number, count, 0), observation)
             return observation, info
 
         def new_step(action: Any) -> Any:
             observation, _, terminated, truncated, info = step(action)
-            episode = self.episodes[number, episodes]
-            self.order[number].append((number, episodes, len(episode.rewards)))
-            # A cost: BonusScale reduces beta where rewards are positive.
+            episode = self.episodes[number, count]
+            self.order[number].append((number, count, len(episode.rewards)))
+            # Negative, because BonusScale reduces beta after positive rewards.
             episode.rewards.append(-1.0 - float(self.rng.uniform()))
-            self.see((number, episodes, len(episode.rewards)), observation)
-            if len(episode.rewards) >= EPISODE_LENGTHS[episodes % len(EPISODE_LENGTHS)]:
-                terminated, truncated = episodes % 2 == 0, episodes % 2 == 1
+            self.see((number, count, len(episode.rewards)), observation)
+            if len(episode.rewards) >= EPISODE_LENGTHS[count % len(EPISODE_LENGTHS)]:
+                terminated, truncated = count % 2 == 0, count % 2 == 1
             episode.end = "terminated" if terminated else "truncated" if truncated else ""
             return observation, episode.rewards[-1], terminated, truncated, info
 
@@ -335,30 +339,30 @@ class _Run:
         return number
 
     def see(self, key: Key, observation: Any) -> None:
-        """Records the digests of an observation and of what the bonus sees of it."""
+        """Records the hashes of an observation and of what the bonus sees of it."""
         self.example, seen = observation, 0
-        with suppress(ValueError, TypeError, RuntimeError):  # an encoder wants it transposed, say
-            seen = _digest(_numbers(self.read(observation))) if self.read else 0
+        with suppress(ValueError, TypeError, RuntimeError):  # an encoder may want it transposed
+            seen = _hash(_array(self.flatten(observation))) if self.flatten else 0
         self.episodes[key[:2]].observations.append(seen)
-        for digest in {seen, _digest(_rows(observation, observation)[0])}:
-            self.where[digest] = None if digest in self.where else key
+        for found in {seen, _hash(_rows(observation, observation)[0])}:
+            self.where[found] = None if found in self.where else key
 
     def replace(self, bonus: Any) -> None:
-        """Makes a bonus score at random, and records what it is asked."""
+        """Makes a bonus score at random, and records its windows."""
 
         def learn(window: Window, train_fraction: float = 1.0) -> tuple[Tensor, Metrics]:
-            scores = self.record(window, learned=True)
+            scores = self.record(window, "learn")
             return scores, {"bonus/mean": float(scores.mean())}
 
         def score(window: Window, *args: Any) -> Tensor:
-            return self.record(window, learned=False)
+            return self.record(window, "reward")
 
         self.patch(bonus, reward=score, learn=learn)
         if isinstance(bonus, EpisodicReward):
             self.patch(bonus, follow=score)
 
-    def recorded(self, combine: Callable[..., Rewards]) -> Callable[..., Rewards]:
-        """``BonusScale.combine``, whose ratio of reward to raw bonus is recorded."""
+    def recording(self, combine: Callable[..., Rewards]) -> Callable[..., Rewards]:
+        """``BonusScale.combine``, which records the ratio of reward to raw bonus."""
 
         def new_combine(scale: BonusScale, extrinsic: Any, bonus: Any, **kwargs: Any) -> Rewards:
             rewards, raw = combine(scale, extrinsic, bonus, **kwargs), torch.as_tensor(bonus)
@@ -368,43 +372,43 @@ class _Run:
 
         return new_combine
 
-    def record(self, window: Window, *, learned: bool) -> Tensor:
-        """Records windows that the bonus is asked about, and gives their scores."""
-        features, valid = _numbers(window.features), _numbers(window.valid) > 0
+    def record(self, window: Window, call: str) -> Tensor:
+        """Records the windows of a call, and returns their random scores."""
+        features, valid = _array(window.features), _array(window.valid) > 0
         features = features.reshape(*features.shape[:2], -1)
-        newest = [_digest(row[-1]) for row in features]
-        for b, digest in enumerate(newest):
-            key = self.where.get(digest)
-            self.scores.setdefault(digest, float(np.float32(1 + self.rng.uniform())))
+        newest = [_hash(row[-1]) for row in features]
+        for b, found in enumerate(newest):
+            key = self.where.get(found)
+            self.scores.setdefault(found, float(np.float32(1 + self.rng.uniform())))
             if key is not None and valid[b].any():
                 self.newest.add(key)
-                digests = [_digest(row) for row in features[b][valid[b]]]
-                self.windows[self.compare(key, digests, valid[b])] += 1
-        self.calls["learn" if learned else "reward"] += 1
+                steps = [_hash(row) for row in features[b][valid[b]]]
+                self.windows[self.compare(key, steps, valid[b])] += 1
+        self.calls[call] += 1
         if sum(map(len, self.kept)) < 256:
             self.kept.append(window.clone())
-        return torch.tensor([self.scores[digest] for digest in newest])
+        return torch.tensor([self.scores[found] for found in newest])
 
-    def compare(self, key: Key, digests: list[int], valid: Array) -> str:
+    def compare(self, key: Key, hashes: list[int], valid: Array) -> str:
         """Compares a window with the steps of its episode."""
-        places = [self.where.get(digest) for digest in digests]
-        if any(place is not None and place[:2] != key[:2] for place in places):
+        found = [self.where.get(one) for one in hashes]
+        if any(other is not None and other[:2] != key[:2] for other in found):
             return "crossing"
-        if self.stride is None and len(places) > 1 and places[-2] is not None:
-            self.stride = max(key[2] - places[-2][2], 1)
+        if self.stride is None and len(found) > 1 and found[-2] is not None:
+            self.stride = max(key[2] - found[-2][2], 1)
         if self.stride is None:
-            return "right"  # as far as one step can be
+            return "right"  # a single step
         steps = list(range(key[2], -1, -self.stride))[: len(valid)][::-1]
         observations = self.episodes[key[:2]].observations
-        whole = digests == [observations[s] for s in steps] and valid[-len(steps) :].all()
-        return "right" if whole else "partial"
+        complete = hashes == [observations[s] for s in steps] and valid[-len(steps) :].all()
+        return "right" if complete else "partial"
 
-    # What the checks ask
+    # Results for the checks.
 
-    def require_scores(self, *, readable: bool = True) -> None:
+    def require_scores(self, *, known: bool = True) -> None:
         if not self.calls:
             raise _Skip("the bonus was not asked for any score")
-        if readable and not self.newest:
+        if known and not self.newest:
             raise _Skip("the bonus sees normalized or encoded observations, which are not known")
 
     def ends_seen(self) -> tuple[bool, bool]:
@@ -419,19 +423,19 @@ class _Run:
         return episode.end if key[2] == len(episode.rewards) - 1 else ""
 
     def score(self, key: Key, shift: int) -> float:
-        """The score of the window that ends some steps after a transition's observation."""
-        observations, place = self.episodes[key[:2]].observations, key[2] + shift
-        digest = observations[place] if 0 <= place < len(observations) else 0
-        return self.scores.get(digest, np.nan) if self.where.get(digest) else np.nan
+        """The score of the window that ends ``shift`` steps after a transition's observation."""
+        observations, step = self.episodes[key[:2]].observations, key[2] + shift
+        found = observations[step] if 0 <= step < len(observations) else 0
+        return self.scores.get(found, np.nan) if self.where.get(found) else np.nan
 
     @cache  # noqa: B019 - lives as long as the run
     def fit(self) -> tuple[float, float, int, float, float]:
-        """Fits rewards by the task's reward and by the bonus of a step near each transition.
+        """Regresses rewards on the extrinsic reward, and the residual on the bonus.
 
         Returns:
-            The factor of the task's reward and the rms of what it leaves; for the step whose bonus
-            is most like that, its distance from the transition's observation, the factor of its
-            bonus, and their correlation.
+            The slope of the extrinsic reward and the rms of the residual. For the step near the
+            transition whose bonus explains the residual best: its distance, the slope of its bonus,
+            and the correlation.
         """
         trained = self.trained
         if trained is None:
@@ -442,7 +446,7 @@ class _Run:
             if key is not None and key[2] < len(self.episodes[key[:2]].rewards)
             if not (trained.bootstrapped and self.ending(key) == "truncated")
         ]
-        if len(rows) < 30:
+        if len(rows) < MIN_ROWS:
             finding = f"{len(rows)} of {len(trained.keys)} observations are the environments' own"
             raise _Skip(finding, "return observations as make_env()'s environments gave them")
         rewards = np.array([reward for _, reward in rows])
@@ -452,45 +456,36 @@ class _Run:
         for shift in (-1, 0, 1, 2):
             scores = np.array([self.score(key, shift) for key, _ in rows])
             some = np.isfinite(scores)
-            if some.sum() >= 30:
+            if some.sum() >= MIN_ROWS:
                 slope, rest = _regress(left[some], scores[some])
-                explained = 1 - float(
-                    np.square(rest).sum() / max(np.square(left[some]).sum(), 1e-9)
-                )
+                total = max(np.square(left[some]).sum(), 1e-9)
+                explained = 1 - float(np.square(rest).sum() / total)
                 if explained > best[2]:
                     best = shift, slope, explained
         return factor, rms, best[0], best[1], best[2] ** 0.5
 
-    @cache  # noqa: B019 - lives as long as the run
-    def recursion(self) -> tuple[float, float | None]:
-        """Fits ``A + V - r = gamma V' + gamma lambda A'`` to transitions inside of episodes.
+    def advantage_error(self) -> float:
+        """The rms error of ``A + V - r = gamma V' + gamma lambda A'`` within episodes.
 
-        Returns:
-            The rms error as a multiple of the bonus in ``r``, and the share of episode ends whose
-            left side is not 0 (terminated) or the next episode's (truncated); None if few ended.
+        Gamma and lambda are fitted; the error is divided by the mean bonus.
         """
         trained = self.trained
         if trained is None or trained.advantages is None or trained.values is None:
             raise _Skip("there are no advantages", "return 'advantages' and 'values'")
         rows = {key: i for i, key in enumerate(trained.keys) if key is not None}
-        found = []
-        for (n, e, step), i in rows.items():
-            end = self.ending((n, e, step))
-            after = rows.get((n, e + 1, 0) if end else (n, e, step + 1))
-            if after is not None:
-                found.append((i, after, end, self.episodes[n, e].rewards[step]))
-        if len(found) < 30:
+        found = [
+            (i, rows[n, e, step + 1], self.episodes[n, e].rewards[step])
+            for (n, e, step), i in rows.items()
+            if not self.ending((n, e, step)) and (n, e, step + 1) in rows
+        ]
+        if len(found) < MIN_ROWS:
             raise _Skip("too few transitions follow one another")
-        here, then, kinds, task = (np.array(column) for column in zip(*found, strict=True))
-        ends, terminated = kinds != "", kinds == "terminated"
+        here, after, task = (np.array(column) for column in zip(*found, strict=True))
         left = (trained.advantages + trained.values - trained.rewards)[here]
-        right = np.stack([trained.values[then], trained.advantages[then]], axis=1)
-        factors = np.linalg.lstsq(right[~ends], left[~ends], rcond=None)[0]
-        error = np.abs(left - right @ factors)
+        right = np.stack([trained.values[after], trained.advantages[after]], axis=1)
+        error = left - right @ np.linalg.lstsq(right, left, rcond=None)[0]
         bonus = max(float(np.abs(trained.rewards[here] - task).mean()), 1e-3)
-        wrong = np.where(terminated, np.abs(left) > 0.1 * bonus, error < 0.1 * bonus)[ends]
-        share = float(wrong.mean()) if len(wrong) >= 5 else None
-        return float(np.sqrt(np.square(error[~ends]).mean())) / bonus, share
+        return float(np.sqrt(np.square(error).mean())) / bonus
 
 
 Verdict = tuple[Status, str, str]
@@ -508,9 +503,9 @@ def _check_asked(run: _Run) -> Verdict:
     if run.model is not None:
         remedy = "PPO('MlpPolicy', **with_bonus(env, bonus)); off_policy=True for SAC, TD3 or DQN"
         if run.bonuses and not run.calls:
-            finding = "env.at_once() leaves it to a BonusRolloutBuffer, which the model has not"
+            finding = "env.rollout_bonus() is not used by a BonusRolloutBuffer of the model"
         replay = getattr(run.model, "replay_buffer", None)
-        if replay is not None and not isinstance(getattr(replay, "bonus", None), WeightedBonus):
+        if replay is not None and not isinstance(getattr(replay, "bonus", None), BonusAdapter):
             kind = f"the buffer is a {type(replay).__name__}"
             return "fail", f"{kind}, whose bonus is outdated when steps are sampled", remedy
     return _judge(bool(run.calls), finding, remedy)
@@ -523,8 +518,8 @@ def _check_windows(run: _Run) -> Verdict:
         not crossing + partial_,
         f"of {run.windows.total()} windows {crossing} reach into another episode or environment, "
         f"{partial_} lack steps or have them out of order",
-        "keep one WindowTracker or RolloutWindows for the whole run, tell it where episodes start, "
-        "and use the final observations of info['final_obs']",
+        "keep one WindowTracker or RolloutWindows for the whole run, pass it the starts of "
+        "episodes, and use the final observations of info['final_obs']",
     )
 
 
@@ -541,9 +536,9 @@ def _check_ends(run: _Run) -> Verdict:
 def _check_learns(run: _Run) -> Verdict:
     learned = run.calls["learn"]
     finding = f"{learned} calls of learn in {run.played} transitions"
-    every = [getattr(w, "learn_every", LEARN_EVERY) for w in run.weighted]
+    every = [getattr(adapter, "learn_every", LEARN_EVERY) for adapter in run.adapters]
     if not learned and None not in every and run.played < max([LEARN_EVERY, *every]):
-        raise _Skip(finding, "play more transitions in train(make_env, bonus)")
+        raise _Skip(finding, "take more steps in train(make_env, bonus)")
     return _judge(
         bool(learned),
         finding,
@@ -564,7 +559,7 @@ def _check_task(run: _Run) -> Verdict:
 
 
 def _check_bonus(run: _Run) -> Verdict:
-    task, rms, shift, factor, likeness = run.fit()
+    task, rms, shift, factor, correlation = run.fit()
     remedy = "add the intrinsic reward once; BonusScale has multiplied it by beta already"
     if not run.calls or rms < 1e-6:
         zero = " (beta is 0)" if run.slopes and not any(run.slopes) else ""
@@ -572,9 +567,9 @@ def _check_bonus(run: _Run) -> Verdict:
     run.require_scores()
     first, final = run.ends_seen()
     right = (0, 1) if first == final else (1,) if final else (0,)
-    if likeness < 0.5 or shift not in right:
+    if correlation < 0.5 or shift not in right:
         finding = (
-            f"the reward has the bonus of another step (correlation {likeness:.2f}, {shift:+d})"
+            f"the reward has the bonus of another step (correlation {correlation:.2f}, {shift:+d})"
         )
         return "fail", finding, "keep rewards and windows in the same order"
     if not run.slopes:
@@ -585,7 +580,7 @@ def _check_bonus(run: _Run) -> Verdict:
 
 
 def _check_advantages(run: _Run) -> Verdict:
-    error, _ = run.recursion()
+    error = run.advantage_error()
     return _judge(
         error < 0.1,
         f"A = r + gamma (V' + lambda A') - V holds up to {error:.1g} times the bonus",
@@ -594,28 +589,22 @@ def _check_advantages(run: _Run) -> Verdict:
     )
 
 
-def _check_episodes(run: _Run) -> Verdict:
-    error, share = run.recursion()
-    if error >= 0.1 or share is None:
-        why = "few episodes ended" if share is None else "advantages are not of these rewards"
-        raise _Skip(why)
-    return _judge(
-        share < 0.3,
-        f"{share:.0%} of the ends have V' or A' of the next episode in their advantage",
-        "multiply V' and A' by 1 - done, of the step that has the reward",
-    )
-
-
 def _check_falls(run: _Run) -> Verdict:
-    run.require_scores(readable=False)
+    run.require_scores(known=False)
     windows = Window.cat(run.kept)
     windows = windows[windows.valid[:, -2:].all(1)][:64]
     bonus, rounds = copy.deepcopy(run.bonuses[0]), 0
-    first = last = _mean(bonus, windows, starts=True)
+
+    def mean(*, starts: bool = False) -> float:
+        if isinstance(bonus, EpisodicReward):
+            return float(bonus.follow(windows, torch.full((len(windows),), starts)).mean())
+        return float(bonus.reward(windows).mean())
+
+    first = last = mean(starts=True)
     while rounds < 100 and not last < 0.8 * first:
         rounds += 1
         bonus.learn(windows)
-        last = _mean(bonus, windows)
+        last = mean()
     finding = f"from {first:.3g} to {last:.3g} in {rounds} steps on {len(windows)} windows"
     return _judge(last < 0.8 * first, finding, "is it trained, with a learning rate above 0?")
 
@@ -628,7 +617,6 @@ _CHECKS: dict[str, Callable[[_Run], Verdict]] = {
     "the task's reward is in the reward once": _check_task,
     "the transition's bonus is in the reward once": _check_bonus,
     "advantages are computed from these rewards": _check_advantages,
-    "advantages stop at the end of an episode": _check_episodes,
     "the bonus falls on windows that it is trained on": _check_falls,
 }
 
@@ -641,51 +629,40 @@ def _chain(env: Any) -> Iterator[Any]:
 
 
 def _held(holder: Any) -> list[Any]:
-    """The bonuses that a wrapper or a buffer has as attributes."""
+    """The bonuses among the attributes of a wrapper or a buffer."""
     return [
         value
         for value in list(vars(holder).values())
-        if isinstance(value, WeightedBonus)
+        if isinstance(value, BonusAdapter)
         or all(callable(getattr(value, name, None)) for name in ("reward", "learn"))
     ]
 
 
-def _below_bonus(env: Any) -> Any:
-    """The environment that the innermost wrapper with a bonus wraps; itself without one."""
-    return next((w.env for w in reversed([*_chain(env)]) if _held(w)), env)
-
-
-def _numbers(values: Any) -> Array:
+def _array(values: Any) -> Array:
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     return np.asarray(values, dtype=np.float32)
 
 
 def _rows(batch: Any, example: Any) -> Array:
-    """A batch of observations that are like an example, as rows ``(M, D)``."""
+    """A batch of observations that are like an example, as vectors ``(M, D)``."""
     if isinstance(example, Mapping):
         return np.concatenate([_rows(batch[key], example[key]) for key in sorted(example)], axis=1)
-    return _numbers(batch).reshape(-1, np.size(example))
+    return _array(batch).reshape(-1, np.size(example))
 
 
-def _digest(row: Array) -> int:
+def _hash(row: Array) -> int:
     return hash((row + 0.0).tobytes())  # -0.0 is 0.0
 
 
 def _regress(values: Array, on: Array) -> tuple[float, Array]:
-    """The slope of values over others, and what a line leaves of them."""
+    """Slope and residuals of a linear regression."""
     columns = np.stack([on, np.ones_like(on)], axis=1)
     line = np.linalg.lstsq(columns, values, rcond=None)[0]
     return float(line[0]), values - columns @ line
 
 
-def _mean(bonus: Any, windows: Window, *, starts: bool = False) -> float:
-    if isinstance(bonus, EpisodicReward):
-        return float(bonus.follow(windows, torch.full((len(windows),), starts)).mean())
-    return float(bonus.reward(windows).mean())
-
-
 def _describe(error: Exception) -> str:
-    """An error and the line of code that it came from."""
+    """An error and the line of code that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"

@@ -174,7 +174,7 @@ def test_windows_show_what_the_bonus_sees_of_each_observation(pixels, features):
     assert shown.shape == (33, 4, drqv2.feature_dim)
     assert not shown.requires_grad
     everything = torch.cat([batch.observations[:], batch.windows.others[:]])
-    seen = drqv2.features(everything)[batch.windows.places]
+    seen = drqv2.features(everything)[batch.windows.positions]
     valid = batch.windows.valid
     assert not valid.all()
     torch.testing.assert_close(shown[valid], seen[valid])

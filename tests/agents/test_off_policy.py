@@ -107,7 +107,7 @@ def test_the_buffer_holds_every_observation_with_what_led_to_it():
             assert not run.agent.replay.terminated[row]
             observation, _ = env.reset()
             row += 1
-            assert int(run.agent.replay.ages[row]) == 0
+            assert int(run.agent.replay.episode_step[row]) == 0
     assert run.agent.replay.added == [row + 1] == [25 + 1 + 2]
     assert_same(run.observation[0], observation)
 

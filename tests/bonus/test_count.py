@@ -12,7 +12,7 @@ def window(rows):
     return Window(features, torch.ones(features.shape[:2], dtype=torch.bool))
 
 
-def test_a_step_pays_one_over_the_root_of_its_cells_visits():
+def test_the_reward_is_one_over_the_root_of_the_visits():
     bonus = Count(cell=0.5)
     paid, metrics = bonus.learn(window([[0.1, 0.1], [0.4, 0.2], [0.6, 0.1]]))
     assert paid.tolist() == [1, 1, 1]  # as before any was counted
@@ -34,7 +34,7 @@ def test_only_the_chosen_numbers_and_the_newest_step_make_a_cell():
         Count(cell=0)
 
 
-def test_a_share_of_the_windows_is_counted_as_the_seed_says():
+def test_a_seeded_fraction_of_the_windows_is_counted():
     rows = window([[float(i)] for i in range(100)])
     ones, others = Count(seed=3), Count(seed=3)
     for bonus in (ones, others):

@@ -27,7 +27,7 @@ def textbook(bonus, visited, newest):
     return phi[-1] @ np.linalg.inv(matrix) @ phi[-1]
 
 
-def test_the_bonus_is_the_textbook_ellipse_of_the_whole_episode_and_begins_anew_at_starts():
+def test_the_bonus_is_the_elliptical_bonus_of_the_episode():
     bonus = mimex.E3B(D, A, embed_dim=E, ridge=0.3)
     visited = {0: [], 1: []}
     for t, window in enumerate(episode_windows(40, 2)):
@@ -106,7 +106,7 @@ def test_a_window_alone_is_scored_as_if_its_episode_had_begun_with_it():
     assert bonus.inverses is None  # nothing was followed
 
 
-def test_what_an_episode_repeats_is_paid_less_and_what_is_new_more():
+def test_repeated_steps_of_an_episode_have_a_smaller_reward():
     bonus = mimex.E3B(D, A, embed_dim=E)
     same, other = episode_windows(2, 8)
     start = Window(same.features, torch.tensor([[False, True]] * 8), same.actions)
@@ -119,7 +119,7 @@ def test_what_an_episode_repeats_is_paid_less_and_what_is_new_more():
     assert (bonus.follow(other, again) > repeated).all()
 
 
-def test_the_features_learn_to_tell_the_action():
+def test_the_features_learn_to_predict_the_action():
     bonus = mimex.E3B(D, A, lr=3e-3)
     g = torch.Generator().manual_seed(0)
     for _ in range(150):

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimex.bonus import masking
@@ -9,8 +9,6 @@ from mimex.bonus.masks import (
     AllMask,
     FeatureMask,
     LastMask,
-    LeaveOneOutMask,
-    MixtureMask,
     NextStepMask,
     SpanMask,
     TimeMask,
@@ -56,6 +54,7 @@ def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden)
     assert TimeMask(ratio).effective_ratio(length) == pytest.approx(hidden / length)
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.floats(0, 0.999), st.integers(0, 100))
 def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, seed):
     for mask in (TimeMask(ratio), SpanMask(ratio)):
@@ -65,10 +64,11 @@ def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, s
         assert hidden.sum(1).tolist() == expected
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(0, 100))
 def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
     sizes = valid.sum(1)
-    for mask in (TimeMask(0.99), SpanMask(0.99), LastMask(), NextStepMask(), LeaveOneOutMask()):
+    for mask in (TimeMask(0.99), SpanMask(0.99), LastMask(), NextStepMask()):
         hidden = mask.sample(valid, generator(seed))
         assert not (hidden & ~valid).any()
         enough = sizes >= 2
@@ -77,6 +77,7 @@ def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
         assert (hidden.sum(1)[~enough] == 0).all()
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(1, 7), st.floats(0, 0.999))
 def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio):
     hidden = FeatureMask(ratio, feature_dim).sample(valid, generator())
@@ -86,6 +87,7 @@ def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio
     assert hidden.flatten(1).sum(1).tolist() == expected
 
 
+@settings(deadline=None)
 @given(valid_masks(), st.integers(2, 7), st.floats(0, 0.999), st.integers(0, 100))
 def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
     valid, feature_dim, ratio, seed
@@ -109,9 +111,9 @@ def test_how_often_a_hidden_entry_is_visible_at_another_step():
 
 
 def test_a_tube_needs_a_second_feature():
-    FeatureMask(0.8, 1).require(5, 1)
+    FeatureMask(0.8, 1).require(5)
     with pytest.raises(ValueError, match=r"feature_dim=1 .*single entry.*tube=True"):
-        FeatureMask(0.8, 1, tube=True).require(5, 1)
+        FeatureMask(0.8, 1, tube=True).require(5)
 
 
 def test_time_mask_hides_every_step_equally_often():
@@ -146,27 +148,10 @@ def test_next_step_mask_scores_the_first_hidden_step_and_hides_the_future():
     assert torch.equal(targets.int().argmax(1), hidden.int().argmax(1))
 
 
-def test_leave_one_out_hides_every_position_once():
-    valid = torch.tensor([[True] * 3, [False, True, True], [False, False, True]])
-    hidden = LeaveOneOutMask().draw(valid, 3, generator())
-    assert torch.equal(hidden.sum(0), torch.tensor([[1, 1, 1], [0, 1, 1], [0, 0, 0]]))
-    assert (hidden.sum(2) <= 1).all()
-    with pytest.raises(ValueError, match="masks=3"):
-        LeaveOneOutMask().require(3, masks=2)
-
-
 def test_all_mask_hides_all_that_is_valid():
     valid = torch.tensor([[False, True, True]])
     assert torch.equal(AllMask().sample(valid, generator()), valid)
-    AllMask().require(1, 1)
-
-
-def test_mixture_draws_parts_by_weight():
-    valid = torch.ones(8_000, 5, dtype=torch.bool)
-    mixture = MixtureMask([LastMask(), AllMask()], [3, 1])
-    share = (mixture.sample(valid, generator()).sum(1) == 5).float().mean()
-    assert float(share) == pytest.approx(0.25, abs=0.02)
-    assert mixture.effective_ratio(5) == pytest.approx(0.75 * 0.2 + 0.25)
+    AllMask().require(1)
 
 
 def test_the_same_generator_gives_the_same_mask():
@@ -185,12 +170,9 @@ def test_the_same_generator_gives_the_same_mask():
         (lambda: TimeMask(float("nan")), "outside"),
         (lambda: SpanMask(1.5), "outside"),
         (lambda: FeatureMask(1.0), "outside"),
-        (lambda: TimeMask(0.5).require(1, 1), "length=1 leaves TimeMask nothing"),
-        (lambda: LastMask().require(1, 1), "Use length >= 2, or AllMask"),
-        (lambda: FeatureMask(0.5, 1).require(1, 1), "single entry"),
-        (lambda: MixtureMask([]), "0 parts"),
-        (lambda: MixtureMask([LastMask()], [0.0]), "positive"),
-        (lambda: MixtureMask([FeatureMask(0.5)]), "FeatureMask cannot be part"),
+        (lambda: TimeMask(0.5).require(1), "length=1 leaves TimeMask nothing"),
+        (lambda: LastMask().require(1), "Use length >= 2, or AllMask"),
+        (lambda: FeatureMask(0.5, 1).require(1), "single entry"),
     ],
 )
 def test_impossible_settings_are_refused_with_the_remedy(make, message):

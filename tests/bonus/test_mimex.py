@@ -226,7 +226,7 @@ def deterministic_system(steps, seed):
     return Window(positions - positions[:, :1], actions=actions)
 
 
-def test_actions_explain_a_deterministic_system_and_noise_is_no_longer_paid():
+def test_conditioning_on_actions_removes_the_reward_of_action_noise():
     """With the actions visible the bonus falls to near zero; without them it cannot."""
     size = mimex.AutoencoderSize(width=32, depth=1, heads=2, decoder_width=32)
     with_actions = mimex.MIMEx(2, 4, lr=3e-3, size=size, action_dim=2)
@@ -264,7 +264,7 @@ def test_actions_are_required_where_they_condition():
 
 
 @pytest.mark.parametrize(("length", "ratio"), [(2, 0.5), (3, 2 / 3), (4, 0.75), (6, 5 / 6)])
-def test_every_studied_length_works_and_says_what_it_hides(length, ratio):
+def test_the_effective_ratio_of_every_studied_length(length, ratio):
     """Fault 6: windows of two steps crashed; fault 5: the ratio silently differed by length."""
     bonus = mimex.MIMEx(3, length, mask_type="time")
     window = Window(torch.randn(8, length, 3, generator=torch.Generator().manual_seed(0)))
@@ -282,7 +282,7 @@ def test_a_tube_mask_is_chosen_by_its_type():
 
 
 @pytest.mark.parametrize("mask_type", ["time", "feature", "tube"])
-def test_a_reconstruction_is_of_the_mask_that_is_paid_for_and_changes_nothing(mask_type):
+def test_a_reconstruction_uses_the_mask_of_the_reward_and_changes_nothing(mask_type):
     bonus = mimex.MIMEx(3, length=4, mask_type=mask_type, seed=1)
     window = mimex.Window(torch.randn(6, 4, 3))
     hidden, filled = bonus.reconstruct(window)

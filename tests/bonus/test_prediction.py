@@ -4,8 +4,6 @@ import copy
 import math
 import multiprocessing
 import pickle
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mimex
 from mimex.bonus.base import EpisodicReward
-from mimex.bonus.masks import FeatureMask, LeaveOneOutMask, TimeMask
+from mimex.bonus.masks import FeatureMask, TimeMask
 from mimex.bonus.prediction import CHUNK_WINDOWS
 from mimex.bonus.size import AutoencoderSize
 from mimex.nn.parallel import use_workers
@@ -79,7 +77,7 @@ def test_reward_is_pure(make):
     assert (first >= 0).all()
 
 
-def test_learn_pays_what_reward_said_before_the_step(make):
+def test_learn_returns_the_rewards_from_before_the_step(make):
     bonus = make()
     for seed in range(3):
         window = windows(seed, padded=True)
@@ -196,7 +194,7 @@ def test_padding_never_counts(make):
     assert bonus.reward(nan).isfinite().all()
 
 
-def test_empty_windows_earn_and_teach_nothing(make):
+def test_empty_windows_have_no_reward_and_no_gradient(make):
     bonus = make()
     nothing = Window(
         torch.zeros(4, L, D), torch.zeros(4, L, dtype=torch.bool), torch.zeros(4, L, A)
@@ -293,7 +291,7 @@ def test_whether_features_are_normalized_must_be_as_it_was_saved(name):
         assert same_state(before, other.state_dict())
 
 
-def test_a_bonus_stays_on_the_device_that_it_was_told(make):
+def test_a_bonus_stays_on_its_device(make):
     """With another default device, a tensor made without saying where would be told apart."""
     bonus = make(device="cpu")
     window = windows(padded=True)
@@ -391,29 +389,16 @@ def test_the_default_type_of_numbers_changes_nothing(make):
         assert weights.dtype == straight.network.state_dict()[name].dtype == torch.float32
 
 
-def test_threads_take_turns(make):
-    bonus = make()
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(bonus.learn, windows(seed)) for seed in range(24)]
-        jobs += [pool.submit(bonus.reward, windows(seed)) for seed in range(8)]
-        jobs += [pool.submit(bonus.state_dict) for _ in range(4)]
-        for job in jobs:
-            job.result()
-    assert bonus.steps == 24
-    assert all(weights.isfinite().all() for weights in bonus.network.parameters())
-
-
-@pytest.mark.parametrize("dumps", [pickle.dumps, ForkingPickler.dumps])
-def test_a_pickled_bonus_continues_as_a_copy(make, dumps):
+def test_a_pickled_bonus_continues_as_a_copy(make):
     bonus = make()
     calls(bonus)
     before = bonus.state_dict()
-    sent = pickle.loads(dumps(bonus))
+    sent = pickle.loads(pickle.dumps(bonus))
     assert same_state(sent.state_dict(), before)
     found = calls(sent)
     assert same_state(bonus.state_dict(), before)  # no memory is shared
     assert_same(calls(bonus), found)
-    fresh = pickle.loads(dumps(make()))
+    fresh = pickle.loads(pickle.dumps(make()))
     assert_same(calls(fresh), calls(make()))
 
 
@@ -477,7 +462,6 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
     features, actions = other.features.clone(), good.actions.clone()
     features[0, 0, 0] = actions[0, 0, 0] = torch.nan
     bad = [Window(features, actions=good.actions)]
-    bad += [] if bonus.normalize else [Window(other.features * 1e30)]  # an infinite error
     bad += [Window(other.features, actions=actions)] if bonus.uses_actions else []
     for window in bad:
         with pytest.raises((ValueError, TypeError)):
@@ -528,17 +512,6 @@ def test_numbers_that_are_not_finite_are_not_loaded(make):
             with pytest.raises(ValueError, match="not finite"):
                 bonus.load_state_dict(broken)
             assert same_state(before, bonus.state_dict())
-
-
-@pytest.mark.parametrize("name", LAZY)
-def test_a_first_window_of_an_impossible_size_breaks_nothing(name):
-    bonus, fresh = LAZY[name](), LAZY[name]()
-    state = {**bonus.state_dict(), "feature_dim": 2**50}  # petabytes
-    state |= {"statistics": {}} if bonus.normalize else {}
-    with pytest.raises(ValueError, match=f"feature_dim={2**50}"):
-        bonus.load_state_dict(state)
-    assert not bonus.feature_dim
-    assert torch.equal(bonus.reward(windows()), fresh.reward(windows()))
 
 
 def test_complex_features_are_refused(make):
@@ -597,20 +570,19 @@ def test_masks_are_averaged_by_their_number():
 
 
 def test_every_mask_of_a_window_is_hand_averaged_over_those_that_hide_something():
-    bonus = mimex.MIMEx(D, L, mask=LeaveOneOutMask(), masks=L)
+    bonus = mimex.MIMEx(D, L, mask=TimeMask(0.5), masks=3)
     window = windows(padded=True)
-    paid = bonus.reward(window)
+    rewards = bonus.reward(window)
+    masks = bonus.mask.draw(window.valid, 3, torch.Generator().manual_seed(0))
     for row in range(B):
-        places = window.valid[row].nonzero().flatten().tolist()
-        errors = []
-        for place in places if len(places) > 1 else []:
-            hidden = torch.zeros(1, L, dtype=torch.bool)
-            hidden[0, place] = True
-            one = slice(row, row + 1)
-            scored = bonus.score(window.features[one], None, window.valid[one], hidden[None])
-            errors.append(float(scored[0]))
+        one = slice(row, row + 1)
+        errors = [
+            float(bonus.score(window.features[one], None, window.valid[one], mask[None, one])[0])
+            for mask in masks
+            if mask[row].any()
+        ]
         expected = sum(errors) / len(errors) if errors else 0.0
-        assert float(paid[row]) == pytest.approx(expected, abs=1e-5)
+        assert float(rewards[row]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_more_masks_take_one_optimizer_step_and_report_their_standard_error():
@@ -637,7 +609,6 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.MIMEx(D, 5, masks=0), "masks=0"),
         (lambda: mimex.MIMEx(D, lr=0.0), "lr=0.0"),
         (lambda: mimex.MIMEx(0), "feature_dim=0"),
-        (lambda: mimex.MIMEx(D, mask=LeaveOneOutMask()), "masks=5"),
         (lambda: mimex.MIMEx(D, padding="mirror"), "padding='mirror'"),
         (lambda: mimex.ICM(D, A, 1), "length"),
         (lambda: mimex.ICM(D, 0), "action_dim=0"),
@@ -647,18 +618,12 @@ def test_settings_are_checked_at_construction():
         (lambda: mimex.MIMEx(D, 5, math.nan), "ratio=nan"),
         (lambda: mimex.MIMEx(D, size=AutoencoderSize(decoder_depth=0)), "decoder_depth=0"),
         (lambda: mimex.MIMEx(D, size=AutoencoderSize(mlp_ratio=math.nan)), "mlp_ratio=nan"),
-        (lambda: mimex.MIMEx(2**62), r"feature_dim=4611686018427387904"),
         (lambda: mimex.ICM(D, A, hidden=0), "hidden=0"),
         (lambda: mimex.ICM(D, A, embed_dim=0), "embed_dim=0"),
         (lambda: mimex.RND(D, hidden=(4, 0)), r"hidden=\(4, 0\)"),
         (lambda: mimex.RND(D, output_dim=-1), "output_dim=-1"),
         (lambda: mimex.PseudoCount(D, hidden=(0,)), r"hidden=\(0,\)"),
         (lambda: mimex.Disagreement(D, A, models=1), "models=1"),
-        (
-            lambda: mimex.Disagreement(None, models=2**62),
-            f"models={2**62}",
-        ),  # would be made for ever
-        (lambda: mimex.MIMEx(size=AutoencoderSize(depth=2**62)), f"depth={2**62}"),
         (lambda: mimex.E3B(D, A, ridge=0.0), "ridge=0.0"),
         (lambda: mimex.E3B(D), "give both or neither"),
         (lambda: mimex.MIMEx(D, mask_type="word"), "mask_type='word'"),

@@ -23,7 +23,7 @@ def test_only_hidden_numbers_of_the_newest_state_are_scored():
     assert torch.equal(bonus.reward(Window(earlier)), paid)
 
 
-def test_a_frequent_state_earns_less_than_a_rare_one():
+def test_a_frequent_state_has_a_smaller_reward_than_a_rare_one():
     bonus = mimex.PseudoCount(6, masks=4)
     g = torch.Generator().manual_seed(0)
     frequent, rare = torch.randn(6, generator=g), torch.randn(6, generator=g)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from mimex.data.replay import ReplayBuffer
+from mimex.data.replay import ReplayBuffer, ReplaySettings
 from mimex.data.replay_log import DamagedReplayError, free_memory, reserve
-from mimex.data.replay_settings import ReplaySettings
 
 DISCOUNT = 0.5
 
@@ -89,7 +88,7 @@ class Story:
         windows, length = batch.windows, self.replay.window
         last = place + (self.replay.ends_at == "next")
         everything = torch.cat([batch.observations[:], windows.others[:]])
-        shown = everything[windows.places[row]]
+        shown = everything[windows.positions[row]]
         [env] = [env for env, episodes in self.episodes.items() if episode in episodes]
         remembered = sorted(self.kept(env))  # of the oldest, stacks are not whole
         if len(self.numbers(env)) > self.replay.slots:
@@ -198,7 +197,7 @@ def test_windows_can_be_had_for_any_observation_that_the_ring_remembers():
         story.step()
     envs, numbers = torch.zeros(3, dtype=torch.int64), torch.tensor([14, 6, 5])
     windows = replay.windows_at(envs, numbers)
-    shown = windows.others[:].flatten()[windows.places]
+    shown = windows.others[:].flatten()[windows.positions]
     assert windows.valid.tolist() == [[True] * 3, [False, True, True], [False, False, True]]
     assert shown[0].tolist() == [13, 14, 15]
     assert shown[1, 1:].tolist() == [6, 7]
@@ -451,9 +450,11 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
         bad = content[:-10] if damage == "cut" else content[:-10] + b"x" + content[-9:]
         path.write_bytes(bad)
     loaded, _ = played(tmp_path, 0)
-    with pytest.raises(DamagedReplayError, match="gone" if damage == "gone" else path.name) as told:
+    with pytest.raises(
+        DamagedReplayError, match="missing" if damage == "gone" else path.name
+    ) as error:
         loaded.load_state_dict(replay.state_dict())
-    assert f"remove the folder {tmp_path}" in str(told.value)
+    assert f"remove the folder {tmp_path}" in str(error.value)
 
 
 def test_a_file_of_an_environment_that_is_not_there_is_left_alone(tmp_path):

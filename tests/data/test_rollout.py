@@ -6,7 +6,7 @@ from mimex.data.rollout import Rollout
 VECTOR = {"vector": ((2,), torch.float32)}
 
 
-def test_features_of_their_own_are_kept_beside():
+def test_features_are_stored_with_observations():
     rollout = Rollout(3, 4, VECTOR, action_dim=1, feature_dim=5)
     stored, features = torch.randn(4, 2), torch.randn(4, 5)
     rollout.put_observation(1, {"vector": stored}, features)

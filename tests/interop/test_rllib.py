@@ -68,7 +68,7 @@ def train(bonus, seen=None, iterations=2, **options):
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_each_transition_is_paid_before_the_advantages(ends_at):
+def test_the_bonus_is_added_before_the_advantages(ends_at):
     seen, bonus = [], NotingBonus(3)
     train(bonus, seen, beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     checked = 0
@@ -161,7 +161,7 @@ def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):
     second.restore_from_path(tmp_path / "run")
     loaded = connector(second).get_state()
     assert loaded["scale"] == saved["scale"]
-    assert loaded["paid"] == saved["paid"]
+    assert loaded["reward_sums"] == saved["reward_sums"]
     window = Window(torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(0)))
     reference = MIMEx(length=3)
     reference.load_state_dict(saved["bonus"])

@@ -93,7 +93,9 @@ def test_each_step_is_rewarded_before_the_returns():
             assert len(known) == min(int(known[-1, 2]) + 1, 3)  # also over the rollout's border
             assert actions.abs().max() <= 0.5  # as the environment executes them
     weighted = made.alg.bonus
-    assert weighted.paid["extrinsic"] == 2.0 * 2 * ENVS  # values at time limits are no reward
+    assert (
+        weighted.reward_sums["extrinsic"] == 2.0 * 2 * ENVS
+    )  # values at time limits are no reward
     assert weighted.scale.steps == 2 * STEPS * ENVS
 
 
@@ -126,7 +128,7 @@ def test_every_bonus_learns_is_saved_and_resumed(make, tmp_path):
         one.alg.bonus.forget_episodes()
         torch.manual_seed(1)
         one.learn(2)
-        both.append((weights(one), one.alg.bonus.paid))
+        both.append((weights(one), one.alg.bonus.reward_sums))
     assert torch.equal(both[0][0], both[1][0])
     assert both[0][1] == both[1][1]
 
@@ -161,7 +163,7 @@ def test_what_cannot_be_is_refused(tmp_path):
     plain = OnPolicyRunner(Line(), config())
     plain.save(str(tmp_path / "plain.pt"))
     made = runner(RND())
-    with pytest.raises(ValueError, match="holds no bonus"):
+    with pytest.raises(ValueError, match="no bonus"):
         made.load(str(tmp_path / "plain.pt"))
     made.load(str(tmp_path / "plain.pt"), load_cfg={"actor": True})
     assert torch.equal(weights(made), weights(plain))

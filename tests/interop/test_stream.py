@@ -29,7 +29,7 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(10.0, normalize=False), learn_every=None
     )
-    stream.at_once = at_once
+    stream.per_rollout = at_once
     stream.start(rows(0, 0))
     paid = [
         stream.step([0, 0], rows(1, 1), [1.0, 2.0], [True, False]),
@@ -45,7 +45,7 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
     assert totals == [[11.0, 12.0], [0.0, 24.0]]
     assert intrinsic == [[10.0, 10.0], [0.0, 20.0]]
     assert sum(map(len, bonus.windows)) == stream.transitions == 3
-    assert stream.paid == {"extrinsic": 7.0, "intrinsic": 40.0}
+    assert stream.reward_sums == {"extrinsic": 7.0, "intrinsic": 40.0}
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -54,7 +54,7 @@ def test_steps_that_only_reset_enter_no_average(at_once):
     bonus = NotingBonus(3, lambda window: torch.full((len(window),), 2.0))
     scale = BonusScale(0.5, reward_decay=1.0, schedule="linear", over_steps=1000)
     stream = BonusStream(bonus, 2, BOX, TWO, beta=scale, learn_every=1)
-    stream.at_once = at_once
+    stream.per_rollout = at_once
     stream.start(rows(0, 0))
     paid, ignored = [], np.array([[False, False], [True, False], [True, True], [False, True]])
     for resets in ignored:
@@ -77,7 +77,7 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(0.1, normalize=False), learn_every=None
     )
-    stream.at_once = at_once
+    stream.per_rollout = at_once
     stream.start(rows(0, 0))
     for t in range(15):
         stream.step([0, 0], rows(1, 1), [9.0 * (t == 9)] * 2, [False] * 2)
@@ -91,15 +91,15 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     )
     loaded.load_state_dict(stream.state_dict())
     for one in (stream, loaded):
-        one.at_once = False
+        one.per_rollout = False
         one.step([0, 0], rows(1, 1), [0.0] * 2, [False] * 2)
     assert loaded.report == stream.report
 
 
-def test_settling_scores_each_piece_before_it_is_learned():
+def test_a_rollout_scores_each_chunk_before_it_is_learned():
     observations = np.random.default_rng(0).normal(size=(9, 4, 6)).astype(np.float32)
     stream = BonusStream(RND(6), 4, BOX, TWO, beta=1.0, learn_every=16)
-    stream.at_once = True
+    stream.per_rollout = True
     stream.start(observations[0])
     for row in observations[1:]:
         stream.step([0] * 4, row, np.zeros(4), [False] * 4)
@@ -195,8 +195,8 @@ def test_a_step_that_the_bonus_or_the_scale_refuses_changes_nothing(make):
     before, odd = copy.deepcopy(stream.state_dict()), rows(2, 2)
     odd[1, 3] = np.nan
     for observations, extrinsic, words in [
-        (odd, [1.0, 2.0], "NaN"),
-        (rows(2, 2), [1.0, np.nan], "extrinsic is nan"),
+        (odd, [1.0, 2.0], "observations has nan"),
+        (rows(2, 2), [1.0, np.nan], "extrinsic has nan"),
         (rows(2, 2) * 1j, [1.0, 2.0], "complex"),
     ]:
         with pytest.raises(ValueError, match=words):
@@ -237,7 +237,7 @@ def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(1.0, normalize=False), learn_every=8, stride=stride
     )
-    stream.at_once = at_once
+    stream.per_rollout = at_once
     stream.start(observations[0])
     paid = play(stream, observations, ends)
     paid = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)

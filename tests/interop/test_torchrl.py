@@ -21,7 +21,7 @@ def probes(bonus, number=2, **options):
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_each_step_is_paid_for_its_own_window(ends_at):
+def test_each_step_has_the_bonus_of_its_window(ends_at):
     bonus = NotingBonus(3)
     env = probes(bonus, beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     rollout = env.rollout(40, break_when_any_done=False)

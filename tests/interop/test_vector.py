@@ -47,7 +47,7 @@ def roll(mode, steps=40, num_envs=2, **options):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_each_transition_is_paid_for_the_window_it_belongs_to(mode, ends_at):
+def test_each_transition_has_the_bonus_of_its_window(mode, ends_at):
     _, rows = roll(mode, ends_at=ends_at)
     env, episode, step, reward, reset_only = torch.tensor(rows).T
     arrived = step + 1 if ends_at == "next" else step
@@ -72,7 +72,7 @@ def test_windows_never_cross_episodes_and_actions_led_to_their_observations(mode
             assert torch.equal(actions[valid], steps[:, 3:])
 
 
-def test_an_asynchronous_environment_pays_the_same():
+def test_an_asynchronous_environment_has_the_same_rewards():
     functions = [lambda: ProbeEnv(0), lambda: ProbeEnv(1)]
     totals = []
     for kind in (SyncVectorEnv, AsyncVectorEnv):
@@ -166,7 +166,7 @@ def test_misfits_are_named():
     with pytest.raises(ValueError, match="learn_every=0"):
         wrap_vector(vector, MIMEx(), learn_every=0)
     vector.metadata = {}
-    with pytest.raises(ValueError, match="does not say how it resets"):
+    with pytest.raises(ValueError, match="no metadata\\['autoreset_mode'\\]"):
         wrap_vector(vector, MIMEx())
 
 
@@ -235,8 +235,6 @@ def test_a_view_of_something_else_is_refused():
 
     with pytest.raises(ValueError, match=r"view=0 takes keys.*Discrete\(5\): leave view out"):
         wrap(Code(), RND(), view=0)
-    with pytest.raises(TypeError, match="use view='state'"):
-        wrap(ProbeEnv(), RND(), key="state")
 
 
 class Mixed(gymnasium.Env):
@@ -319,7 +317,7 @@ def test_a_robot_task_of_this_project_can_be_wrapped():
 # One environment
 
 
-def test_every_step_to_the_final_one_is_paid_and_windows_start_anew():
+def test_every_step_to_the_final_one_has_a_bonus():
     bonus = NotingBonus(3)
     env = wrap(ProbeEnv(), bonus, beta=BonusScale(2.0, normalize=False))
     for episode, steps in enumerate(EPISODE_LENGTHS):

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from mimex.nn.parallel import in_order, pieces, summed_gradients, use_workers
+from mimex.nn.parallel import parallel_map, split_rows, summed_gradients, use_workers
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def one_worker_afterwards():
     use_workers(1)
 
 
-def test_untold_it_uses_pytorchs_threads_and_gives_them_back():
+def test_pytorchs_threads_are_used_by_default_and_restored():
     use_workers(None)
     torch.set_num_threads(2)
     meet = threading.Barrier(2, timeout=10)
@@ -23,17 +23,17 @@ def test_untold_it_uses_pytorchs_threads_and_gives_them_back():
         meet.wait()
         return torch.get_num_threads()
 
-    assert in_order(work, [1, 2]) == [1, 1]  # an operation within a worker stays on one thread
+    assert parallel_map(work, [1, 2]) == [1, 1]  # an operation within a worker stays on one thread
     assert torch.get_num_threads() == 2
     with pytest.raises(ZeroDivisionError):
-        in_order(lambda item: 1 / item, [0, 1])
+        parallel_map(lambda item: 1 / item, [0, 1])
     assert torch.get_num_threads() == 2
 
 
 def test_a_worker_that_splits_its_own_work_does_not_wait_for_itself():
     use_workers(2)
     inner = [1, 2, 3]
-    found = in_order(lambda item: sum(in_order(lambda x: x * item, inner)), [1, 10, 100])
+    found = parallel_map(lambda item: sum(parallel_map(lambda x: x * item, inner)), [1, 10, 100])
     assert found == [6, 60, 600]
 
 
@@ -41,14 +41,14 @@ def test_a_worker_that_splits_its_own_work_does_not_wait_for_itself():
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_makes_threads_of_its_own():
     use_workers(2)
-    in_order(str, [1, 2])
+    parallel_map(str, [1, 2])
     child = os.fork()
     if child == 0:
-        os._exit(0 if in_order(str, [1, 2]) == ["1", "2"] else 1)
+        os._exit(0 if parallel_map(str, [1, 2]) == ["1", "2"] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_results_come_in_order_from_several_threads():
+def test_results_come_parallel_map_from_several_threads():
     use_workers(2)
     meet = threading.Barrier(2, timeout=10)  # passes only if two threads work at once
 
@@ -56,23 +56,23 @@ def test_results_come_in_order_from_several_threads():
         meet.wait()
         return item * 10
 
-    assert in_order(work, [1, 2, 3, 4]) == [10, 20, 30, 40]
+    assert parallel_map(work, [1, 2, 3, 4]) == [10, 20, 30, 40]
 
 
 def test_one_worker_is_the_calling_thread():
     use_workers(1)
-    assert set(in_order(lambda _: threading.get_ident(), [1, 2])) == {threading.get_ident()}
+    assert set(parallel_map(lambda _: threading.get_ident(), [1, 2])) == {threading.get_ident()}
 
 
 def test_an_error_in_a_thread_reaches_the_caller():
     use_workers(2)
     with pytest.raises(ZeroDivisionError):
-        in_order(lambda item: 1 / item, [1, 0])
+        parallel_map(lambda item: 1 / item, [1, 0])
 
 
-def test_pieces_cover_all_rows_once():
-    assert [piece.tolist() for piece in pieces(torch.arange(5), 2)] == [[0, 1], [2, 3], [4]]
-    assert pieces(torch.arange(0), 2) == []
+def test_chunks_cover_all_rows_once():
+    assert [chunk.tolist() for chunk in split_rows(torch.arange(5), 2)] == [[0, 1], [2, 3], [4]]
+    assert split_rows(torch.arange(0), 2) == []
 
 
 def test_no_workers_are_refused():
@@ -91,7 +91,7 @@ def test_after_an_error_no_more_items_are_begun():
         time.sleep(0.005)  # the other thread would go on with all the rest
 
     with pytest.raises(ZeroDivisionError):
-        in_order(work, list(range(100)))
+        parallel_map(work, list(range(100)))
     assert len(begun) < 100
 
 
@@ -106,7 +106,7 @@ def test_gradients_of_chunks_are_those_of_the_whole(workers):
         return layer(x[rows]).square().sum(), len(rows)
 
     parameters = [*layer.parameters(), unused]
-    sizes, gradients = summed_gradients(loss, pieces(torch.arange(20), 2), parameters)
+    sizes, gradients = summed_gradients(loss, split_rows(torch.arange(20), 2), parameters)
     assert sizes == [2] * 10  # more chunks than are held at once
     whole = torch.autograd.grad(layer(x).square().sum(), parameters[:2])
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(gradients, whole, strict=False))

@@ -44,7 +44,7 @@ def operations():
     }
 
 
-def test_each_operation_says_the_same_in_all_processes():
+def test_each_operation_has_the_same_result_in_all_processes():
     expected = {
         "mean": torch.tensor([1.0, 10.0]),  # of 0, 1 and 2 times
         "joined": torch.tensor([[0, 0], [1, 1], [2, 2]]),
@@ -222,7 +222,7 @@ def statistics():
         generator = torch.Generator().manual_seed(seed)
         items = torch.randn(B, D, generator=generator) * 2 + seed
         # Not the same number in each: the first has none in the first round.
-        running.update_together(items if processes.size() == 1 else items[_uneven(seed)])
+        running.update_distributed(items if processes.size() == 1 else items[_uneven(seed)])
         normalizer.update_stats(share(items))
         normalizer.sync()
         streams = [torch.rand(4, B, generator=generator) for _ in range(2)]

@@ -13,6 +13,12 @@ def test_excluded_keys_change_nothing():
     assert key_bias(torch.ones_like(keys)) is None
 
 
+def test_a_single_token_is_computed_by_the_same_formula():
+    torch.manual_seed(0)
+    block, x = Block(16, 4), torch.randn(3, 1, 16)
+    assert torch.allclose(block(x), block(x, torch.zeros(3, 1, 1, 1)), atol=1e-6)
+
+
 def test_block_equals_torchs_own_encoder_layer():
     torch.manual_seed(0)
     ours = Block(16, 4)

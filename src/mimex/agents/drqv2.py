@@ -27,13 +27,11 @@ from mimex.agents.factory import seed_for
 from mimex.agents.off_policy import Encoded, OffPolicyAgent
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.prediction import MaskedPrediction
-from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+from mimex.data.replay import Observations, Transitions
 from mimex.data.rollout import ObsDict
-from mimex.data.transitions import Observations, Transitions
-from mimex.nn.generators import load_generator
-from mimex.nn.mlp import mlp
-from mimex.nn.parallel import cuts, in_order, summed
-from mimex.nn.pixels import PixelEncoder, draw_shifts, shift
+from mimex.nn.networks import PixelEncoder, draw_shifts, mlp, shift
+from mimex.nn.parallel import chunk_slices, parallel_map, sum_tensors
+from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 from mimex.types import Metrics
 
 if TYPE_CHECKING:
@@ -334,10 +332,10 @@ class DrQv2:
         if batch.windows is None:
             return Encoded(found, None)
         see = self._bonus_features
-        seen = in_order(see, found)
+        seen = parallel_map(see, found)
         shifts = None if shifts is None else shifts[batch.windows.owners]
         seen += self._encoded(batch.windows.others, shifts, torch.no_grad, see)
-        features = torch.cat(seen)[batch.windows.places]  # (B, L, D)
+        features = torch.cat(seen)[batch.windows.positions]  # (B, L, D)
         features[~batch.windows.valid] = 0.0
         return Encoded(found, features)
 
@@ -358,12 +356,12 @@ class DrQv2:
                 seen = self.encoder(seen)
                 return seen if then is None else then(seen)
 
-        return in_order(encode, cuts(len(observations), self._encoded_at_once))
+        return parallel_map(encode, chunk_slices(len(observations), self._encoded_at_once))
 
     def _blocks(self, pieces: list[Tensor]) -> list[Tensor]:
         """Concatenates chunks of the encoder to chunks of actor and critic."""
         each = self._at_once // self._encoded_at_once
-        return in_order(torch.cat, [pieces[i : i + each] for i in range(0, len(pieces), each)])
+        return parallel_map(torch.cat, [pieces[i : i + each] for i in range(0, len(pieces), each)])
 
     def update(
         self,
@@ -418,8 +416,10 @@ class DrQv2:
                 gradients = torch.autograd.grad(loss, wanted)
             return gradients, torch.stack([loss.detach(), values.detach()[0].sum() / size])
 
-        parts = in_order(learn, list(zip(cuts(size, self._at_once), blocks, after, strict=True)))
-        gradients = summed([part[0][: len(parameters)] for part in parts])
+        parts = parallel_map(
+            learn, list(zip(chunk_slices(size, self._at_once), blocks, after, strict=True))
+        )
+        gradients = sum_tensors([part[0][: len(parameters)] for part in parts])
         loss, value = torch.stack([part[1] for part in parts]).sum(0).tolist()
         if self._encoder:
             back = [part[0][-1] for part in parts]  # (b, F) of the features
@@ -435,7 +435,7 @@ class DrQv2:
             return torch.autograd.grad(piece[0], parameters, piece[1])
 
         split = [part for block in back for part in torch.split(block, IMAGES_AT_ONCE)]
-        return summed(in_order(gradients, list(zip(pieces, split, strict=True))))
+        return sum_tensors(parallel_map(gradients, list(zip(pieces, split, strict=True))))
 
     def _update_actor(self, batch: Transitions, blocks: list[Tensor], std: float) -> Metrics:
         size = len(batch.actions)
@@ -449,9 +449,11 @@ class DrQv2:
                 loss = -self.critic(seen, actions).amin(0).sum() / size
                 return torch.autograd.grad(loss, parameters), loss.detach()
 
-        parts = in_order(learn, list(zip(cuts(size, self._at_once), blocks, strict=True)))
+        parts = parallel_map(
+            learn, list(zip(chunk_slices(size, self._at_once), blocks, strict=True))
+        )
         loss = float(torch.stack([part[1] for part in parts]).sum())
-        self._step("actor", batch, summed([part[0] for part in parts]), loss)
+        self._step("actor", batch, sum_tensors([part[0] for part in parts]), loss)
         return {"drqv2/actor_loss": loss}
 
     def _step(

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from mimex.data.rollout import Layout, ObsDict
 from mimex.data.spaces import all_discrete
-from mimex.nn.conv import ConvEncoder
-from mimex.nn.parallel import in_order, pieces
+from mimex.nn.networks import ConvEncoder
+from mimex.nn.parallel import parallel_map, split_rows
 from mimex.nn.running import Normalizer
 from mimex.nn.vit import SOURCES, ViT, load_encoder, own_architecture
 
@@ -301,7 +301,9 @@ class FrozenEncoder(Encoder):
             return seen
 
         stored = super().read(observation, update_stats=update_stats)
-        return stored | {IMAGE: torch.cat(in_order(features, pieces(stored[IMAGE], VIT_CHUNK)))}
+        return stored | {
+            IMAGE: torch.cat(parallel_map(features, split_rows(stored[IMAGE], VIT_CHUNK)))
+        }
 
     def bonus_features(self, stored: ObsDict) -> Tensor:
         return stored[IMAGE]

@@ -6,6 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from mimex.bonus import bonus_class
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.prediction import MaskedPrediction
 from mimex.bonus.scale import BonusScale
-from mimex.data.view import view_indices
+from mimex.data.spaces import view_indices
 
 if TYPE_CHECKING:
     from mimex.config import TrainConfig
@@ -78,7 +79,9 @@ def make_view(
             f"{feature_dim} features here, which have no names: leave it out, or observe a vector"
         )
     groups = getattr(env.unwrapped, "observation_groups", None) or reader.groups
-    return view_indices(config.bonus_view, groups, feature_dim)
+    if not config.bonus_view:
+        return None
+    return torch.tensor(view_indices(config.bonus_view, feature_dim, groups, "--bonus-view"))
 
 
 def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:

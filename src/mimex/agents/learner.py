@@ -14,7 +14,7 @@ from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step
 from mimex.data.windows import EndsAt
-from mimex.nn.generators import load_generator
+from mimex.nn.state import load_generator
 from mimex.track.clock import Clock
 from mimex.types import Array, Metrics, Window
 

@@ -30,10 +30,8 @@ from mimex.contracts import (
     final_observations,
     frames_per_step,
 )
-from mimex.data.replay import ReplayBuffer
-from mimex.data.replay_settings import ReplaySettings
-from mimex.data.transitions import Transitions
-from mimex.nn.parallel import in_order, pieces
+from mimex.data.replay import ReplayBuffer, ReplaySettings, Transitions
+from mimex.nn.parallel import parallel_map, split_rows
 from mimex.track.clock import Clock
 from mimex.types import Metrics, Window
 
@@ -336,9 +334,9 @@ class OffPolicyAgent(Learner):
             return Scored(rounds, np.zeros(numbers.shape), False, None)
         envs = torch.arange(self.replay.num_envs).expand_as(numbers)
         found = self.replay.windows_at(envs.flatten(), numbers.flatten())
-        rows = pieces(torch.arange(len(found.others)), SEEN_AT_ONCE)
-        seen = in_order(lambda some: self.algorithm.features(found.others[some]), rows)
-        features = torch.cat(seen)[found.places]
+        rows = split_rows(torch.arange(len(found.others)), SEEN_AT_ONCE)
+        seen = parallel_map(lambda some: self.algorithm.features(found.others[some]), rows)
+        features = torch.cat(seen)[found.positions]
         features[~found.valid] = 0.0
         window = Window(self.seen(features), found.valid, found.actions)
         scores = self.bonus.reward(window)

@@ -30,7 +30,7 @@ from mimex.contracts import (
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.data.windows import RolloutWindows, WindowIndex
 from mimex.nn import processes
-from mimex.nn.parallel import pieces
+from mimex.nn.parallel import split_rows
 from mimex.track.clock import Clock
 from mimex.types import Array, Metrics
 
@@ -309,11 +309,11 @@ class OnPolicyAgent(Learner):
                 raw[step] = bonus.follow(index[step], index.starts[step])
             raw[self.rollout.restarted.flatten()] = 0.0
         at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // self.probe.features[0].numel())
-        for rows in [] if episodic else pieces(order[trained:], at_once):
+        for rows in [] if episodic else split_rows(order[trained:], at_once):
             raw[rows] = bonus.reward(index[rows])
         sums: dict[str, float] = {}
         own_share = -(-settings.bonus_minibatch // processes.size())
-        minibatches = pieces(order[:trained], own_share)
+        minibatches = split_rows(order[:trained], own_share)
         for rows in minibatches:
             rewards, metrics = bonus.learn(index[rows])
             if not episodic:
@@ -322,7 +322,7 @@ class OnPolicyAgent(Learner):
                 sums[name] = sums.get(name, 0.0) + value / len(minibatches)
         for _ in range(settings.bonus_epochs - 1):
             again = order[torch.randperm(trained, generator=self.generator)]
-            for rows in pieces(again, own_share):
+            for rows in split_rows(again, own_share):
                 bonus.learn(index[rows])
         sums["bonus/probe"] = float(processes.mean(bonus.reward(self.probe).mean()))
         return raw.view(self.rollout.rewards.shape), sums

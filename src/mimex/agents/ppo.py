@@ -20,12 +20,11 @@ from mimex.agents.factory import seed_for
 from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
 from mimex.agents.returns import Batch, ReturnScale, explained_variance, gae, normalize_advantages
 from mimex.bonus.scale import Rewards
-from mimex.bonus.state import load_optimizer, optimizer_state, require_same
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.nn import processes
-from mimex.nn.generators import load_generator
-from mimex.nn.mlp import mlp
-from mimex.nn.parallel import in_order, pieces
+from mimex.nn.networks import mlp
+from mimex.nn.parallel import parallel_map, split_rows
+from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 from mimex.types import Metrics
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ class PPO:
         chunk = self.encoder.chunk
         chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
         empty = torch.zeros(0, self.heads, device=self.device)
-        return torch.cat([empty, *in_order(outputs, chunks)])
+        return torch.cat([empty, *parallel_map(outputs, chunks)])
 
     def learn(
         self, rollout: Rollout, rewards: Rewards, *, beta: float = 1.0, progress: float = 0.0
@@ -465,8 +464,10 @@ class PPO:
             ``STATISTICS`` of the minibatch, and the gradient norms of actor, critic and encoder.
         """
         # Chunks are summed in order, so that results do not depend on the number of threads.
-        chunks = pieces(rows, self.encoder.chunk)
-        parts = in_order(lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks)
+        chunks = split_rows(rows, self.encoder.chunk)
+        parts = parallel_map(
+            lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks
+        )
         total, statistics = parts[0]
         for part, more in parts[1:]:
             total.add_(part)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.state import require_same
 from mimex.data.rollout import ObsDict
 from mimex.nn import processes
+from mimex.nn.state import require_same
 
 EMA_RATE = 0.05
 """EMA rate of the statistics, per rollout: a half-life of 14. Returns grow a hundredfold while a

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimex.bonus.inputs import check_fraction, check_widths, read_features
-from mimex.data.checks import read_state
+from mimex.bonus.inputs import check_fraction, read_features
+from mimex.data.checks import read_state, require_positive
 from mimex.nn import processes
 from mimex.types import Metrics, Window
 
 
 class Count:
-    """Rewards ``1 / sqrt(n + 1)`` for the n-th return to a cell (Strehl & Littman, 2008).
+    """Rewards ``1 / sqrt(n + 1)`` in a cell visited n times before (Strehl & Littman, 2008).
 
     A cell is a cube in the chosen features. With the coordinates that matter to a task this is an
     oracle (privileged) baseline; with all features of a robot nearly every step is in a new cell.
@@ -42,7 +42,7 @@ class Count:
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
-        check_widths(feature_dim=feature_dim, length=length)
+        require_positive(feature_dim=feature_dim, length=length)
         if not 0 < cell < float("inf"):
             raise ValueError(f"cell={cell} must be positive and finite.")
         self.feature_dim, self.length, self.cell = feature_dim, length, cell

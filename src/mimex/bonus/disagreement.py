@@ -8,10 +8,10 @@ from typing import Unpack
 import torch
 from torch import Generator, Tensor, nn
 
-from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.data.checks import require_positive
+from mimex.nn.networks import mlp
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,6 @@ class BootstrapMask(LastMask):
         size = (self.models, len(valid), 1)
         uniform = torch.rand(size, generator=generator, dtype=torch.float32, device=valid.device)
         return last & (uniform < self.ratio)  # (models, B, L)
-
-
-MAX_MODELS = 100
 
 
 class Disagreement(MaskedPrediction):
@@ -64,11 +61,9 @@ class Disagreement(MaskedPrediction):
         lr: float = 3e-3,
         **shared: Unpack[Shared],
     ) -> None:
-        check_widths(hidden=hidden)
-        if not 2 <= models <= MAX_MODELS:
-            raise ValueError(
-                f"models={models} must be 2 to {MAX_MODELS}: a single model has no variance."
-            )
+        require_positive(hidden=hidden)
+        if models < 2:
+            raise ValueError(f"models={models} must be at least 2: one model has no variance.")
         self.models, self.hidden = models, hidden
         super().__init__(
             feature_dim,
@@ -92,10 +87,10 @@ class Disagreement(MaskedPrediction):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Variance over the models, and the loss of each model on its own windows."""
         assert actions is not None
-        before = torch.cat([x[:, -2], actions[:, -1]], dim=1)
-        predicted = torch.stack([model(before) for model in self.ensemble])  # (models, B, D)
-        whole = valid[:, -2:].all(1)
-        rewards = predicted.detach().var(0, correction=0).mean(1) * whole
+        state_action = torch.cat([x[:, -2], actions[:, -1]], dim=1)
+        predicted = torch.stack([model(state_action) for model in self.ensemble])  # (models, B, D)
+        complete = valid[:, -2:].all(1)
+        rewards = predicted.detach().var(0, correction=0).mean(1) * complete
         errors = (predicted - x[:, -1]).square().mean(2)  # (models, B)
         losses = (errors * masked[:, :, -1]).sum(0) / BootstrapMask.ratio
-        return rewards, losses * whole, torch.zeros_like(rewards)
+        return rewards, losses * complete, torch.zeros_like(rewards)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from mimex.bonus.icm import InverseDynamics
-from mimex.bonus.inputs import check_finite, in_own_mode, unchanged_if_refused
+from mimex.bonus.inputs import check_finite, isolated
 from mimex.bonus.prediction import Shared
-from mimex.bonus.state import require_same
+from mimex.nn.state import require_same
 from mimex.types import Window
 
 
@@ -77,8 +77,7 @@ class E3B(InverseDynamics):
         bonus, _ = self._from_start(x, valid)
         return bonus, self.inverse_loss(x, actions, valid)[0], torch.zeros_like(bonus)
 
-    @in_own_mode
-    @unchanged_if_refused()
+    @isolated
     def follow(self, window: Window, starts: Tensor, envs: Tensor | None = None) -> Tensor:
         """Scores one step of each environment ``(B,)`` and adds it to the episode so far.
 
@@ -95,9 +94,9 @@ class E3B(InverseDynamics):
                 f"starts is {starts.dtype} of shape {tuple(starts.shape)}, and envs has shape "
                 f"{tuple(envs.shape)}; expected bool of ({len(x)},), and one for every window."
             )
-        known = self._fresh(0) if self.inverses is None else self.inverses
-        unknown = int(envs.max()) + 1 - len(known)
-        inverses = torch.cat([known, self._fresh(max(unknown, 0))])
+        inverses = self._fresh(0) if self.inverses is None else self.inverses
+        added = max(int(envs.max()) + 1 - len(inverses), 0)
+        inverses = torch.cat([inverses, self._fresh(added)])
         bonus, after = elliptical(inverses[envs], self.embed(x[:, -1]) * valid[:, -1:])
         if bool(starts.any()):
             bonus[starts], after[starts] = self._from_start(x[starts], valid[starts])

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_one_hot_actions, check_widths
+from mimex.bonus.inputs import check_one_hot_actions
 from mimex.bonus.masks import LastMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.data.checks import require_positive
+from mimex.nn.networks import mlp
 from mimex.types import Window
 
 
@@ -24,17 +25,17 @@ class InverseDynamics(MaskedPrediction):
 
     def __init__(
         self,
-        feature_dim: int | None,
-        action_dim: int | None,
-        length: int,
+        feature_dim: int | None = None,
+        action_dim: int | None = None,
+        length: int = 2,
         *,
-        discrete: bool | None,
-        embed_dim: int,
-        hidden: int,
-        lr: float,
+        discrete: bool | None = None,
+        embed_dim: int = 288,
+        hidden: int = 256,
+        lr: float = 1e-3,
         **shared: Unpack[Shared],
     ) -> None:
-        check_widths(embed_dim=embed_dim, hidden=hidden)
+        require_positive(embed_dim=embed_dim, hidden=hidden)
         self.discrete, self.embed_dim, self.hidden = discrete, embed_dim, hidden
         super().__init__(
             feature_dim,
@@ -65,18 +66,20 @@ class InverseDynamics(MaskedPrediction):
         assert actions is not None
         action = actions[:, -1]  # led from step -2 to step -1
         before, after = self.embed(x[:, -2:]).unbind(1)
-        guess: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
+        predicted: Tensor = self.inverse_model(torch.cat([before, after], dim=1))
         if self.discrete:
-            loss = F.cross_entropy(guess, action.argmax(1), reduction="none")
+            loss = F.cross_entropy(predicted, action.argmax(1), reduction="none")
         else:
-            loss = (guess - action).square().mean(1)
+            loss = (predicted - action).square().mean(1)
         return loss * valid[:, -2:].all(1), before, after
 
     def _read(self, window: Window) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        if self.discrete is None and window.actions is not None:
-            self.discrete = window.actions.ndim == 2
         raw, x, actions, valid = super()._read(window)
-        if self.discrete and actions is not None:
+        assert window.actions is not None
+        assert actions is not None
+        if self.discrete is None:
+            self.discrete = window.actions.ndim == 2
+        if self.discrete:
             check_one_hot_actions(actions[:, -1][valid[:, -2:].all(1)])
         return raw, x, actions, valid
 
@@ -111,29 +114,6 @@ class ICM(InverseDynamics):
         shared: ``encoder``, ``normalize``, ``device``, ``seed``: see ``MaskedPrediction``.
     """
 
-    def __init__(
-        self,
-        feature_dim: int | None = None,
-        action_dim: int | None = None,
-        length: int = 2,
-        *,
-        discrete: bool | None = None,
-        embed_dim: int = 288,
-        hidden: int = 256,
-        lr: float = 1e-3,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(
-            feature_dim,
-            action_dim,
-            length,
-            discrete=discrete,
-            embed_dim=embed_dim,
-            hidden=hidden,
-            lr=lr,
-            **shared,
-        )
-
     def build(self, feature_dim: int) -> nn.Module:
         """Encoder, inverse model and forward model."""
         networks = self.inverse_networks(feature_dim)
@@ -152,7 +132,7 @@ class ICM(InverseDynamics):
         assert actions is not None
         inverse, before, after = self.inverse_loss(x, actions, valid)
         # No gradient from the forward model to the encoder, which would make phi trivial.
-        known = torch.cat([before.detach(), actions[:, -1]], dim=1)
-        forward = (self.forward_model(known) - after.detach()).square().mean(1)
-        whole = valid[:, -2:].all(1)
-        return (forward * whole * masked[0, :, -1]).unsqueeze(0), inverse
+        state_action = torch.cat([before.detach(), actions[:, -1]], dim=1)
+        forward = (self.forward_model(state_action) - after.detach()).square().mean(1)
+        complete = valid[:, -2:].all(1)
+        return (forward * complete * masked[0, :, -1]).unsqueeze(0), inverse

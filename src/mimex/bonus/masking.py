@@ -35,8 +35,8 @@ class MaskDistribution(ABC):
     def effective_ratio(self, length: int) -> float:
         """The mean masked fraction of a full window of this length."""
 
-    def require(self, length: int, masks: int) -> None:
-        """Raises ValueError for window lengths and numbers of masks that cannot work."""
+    def require(self, length: int) -> None:
+        """Raises ValueError for a window length that leaves nothing masked or visible."""
         if length < 2:
             raise ValueError(
                 f"length={length} leaves {type(self).__name__} nothing to predict from: one step "
@@ -132,7 +132,7 @@ class FeatureMask(MaskDistribution):
     def effective_ratio(self, length: int) -> float:
         return masked_count(self._entries(length), self.ratio) / self._entries(length)
 
-    def require(self, length: int, masks: int) -> None:
+    def require(self, length: int) -> None:
         if self.feature_dim is not None and self._entries(length) < 2:
             raise ValueError(
                 f"feature_dim={self.feature_dim} with length={length} leaves a single entry to "

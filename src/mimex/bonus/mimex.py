@@ -8,17 +8,18 @@ the optimizer step, the reward of the window's newest step. B is K times the win
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_choice, in_own_mode
+from mimex.bonus.inputs import isolated
 from mimex.bonus.masking import FeatureMask, MaskDistribution, TimeMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.bonus.size import COMPACT, AutoencoderSize
-from mimex.bonus.state import require_same
 from mimex.bonus.surprise import Loss, window_surprisal
+from mimex.data.checks import require_choice
+from mimex.nn.state import require_same
 from mimex.nn.transformer import blocks, init_linear, key_bias, sinusoidal_positions
 from mimex.types import Window
 
@@ -188,9 +189,9 @@ class MIMEx(MaskedPrediction):
         loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
-        check_choice("mask_type", mask_type, get_args(MaskType))
-        check_choice("padding", padding, get_args(Padding))
-        check_choice("loss", loss, get_args(Loss))
+        require_choice(MaskType, mask_type=mask_type)
+        require_choice(Padding, padding=padding)
+        require_choice(Loss, loss=loss)
         self.size, self.padding, self.discrete_obs, self.loss = size, padding, discrete_obs, loss
         if mask is None and mask_type == "time":
             mask = TimeMask(mask_ratio)
@@ -210,7 +211,7 @@ class MIMEx(MaskedPrediction):
         model = FeatureMaskedDecoder if self.mask.per_feature else TimeMaskedAutoencoder
         return model(feature_dim, self.length, self.size, self.action_dim)
 
-    def counts_as_data(self, valid: Tensor) -> Tensor:
+    def usable_steps(self, valid: Tensor) -> Tensor:
         """The steps that may be masked and seen: with zero padding all of them."""
         return valid if self.padding == "ignore" else torch.ones_like(valid)
 
@@ -227,15 +228,15 @@ class MIMEx(MaskedPrediction):
         targets = targets.view(*targets.shape[:2], -1).expand_as(x) & valid.unsqueeze(2)
         if not self.categorical:
             errors = squared_error(prediction, x, targets).view(k, batch)
-            losses, std = self.over_masks(errors, masked)
+            losses, std = self.mean_over_masks(errors, masked)
             return losses.detach(), losses, std
         nll, excess = window_surprisal(prediction, x, targets)  # (K * B,) each
-        rewards, std = self.over_masks(excess.view(k, batch), masked)
+        rewards, std = self.mean_over_masks(excess.view(k, batch), masked)
         return rewards, nll.view(k, batch).mean(0), std
 
-    @in_own_mode
+    @isolated
     def reconstruct(self, window: Window) -> tuple[Tensor, Tensor]:
-        """Predicts what a mask hides; changes nothing.
+        """Predicts the masked part of windows; changes nothing.
 
         Returns:
             The mask ``(B, L)`` or ``(B, L, D)``, and the features ``(B, L, D)`` that the network
@@ -257,4 +258,4 @@ class MIMEx(MaskedPrediction):
         needed = "MIMEx with mask_type='time' and size=AutoencoderSize(class_token=True)"
         require_same(self.network.state_dict(), weights, f"this MIMEx (expected: {needed})")
         self.network.load_state_dict(weights)
-        self.start_optimizer()
+        self.reset_optimizer()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Unpack, get_args
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_choice, check_widths
 from mimex.bonus.masking import FeatureMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.bonus.surprise import Loss, surprisal
-from mimex.nn.mlp import mlp
+from mimex.data.checks import require_choice, require_positive
+from mimex.nn.networks import mlp
 
 
 class PseudoCount(MaskedPrediction):
@@ -47,8 +47,8 @@ class PseudoCount(MaskedPrediction):
         loss: Loss = "likelihood",
         **shared: Unpack[Shared],
     ) -> None:
-        check_widths(hidden=hidden)
-        check_choice("loss", loss, get_args(Loss))
+        require_positive(hidden=hidden)
+        require_choice(Loss, loss=loss)
         self.hidden, self.discrete_obs, self.loss = hidden, discrete_obs, loss
         mask = FeatureMask(mask_ratio)
         super().__init__(feature_dim, length=length, mask=mask, masks=masks, lr=lr, **shared)
@@ -57,7 +57,7 @@ class PseudoCount(MaskedPrediction):
         """An MLP from the visible features and the mask to all features."""
         return mlp((2 * feature_dim, *self.hidden, feature_dim))
 
-    def counts_as_data(self, valid: Tensor) -> Tensor:
+    def usable_steps(self, valid: Tensor) -> Tensor:
         """The newest step only."""
         newest = torch.zeros_like(valid)
         newest[:, -1] = valid[:, -1]
@@ -81,11 +81,11 @@ class PseudoCount(MaskedPrediction):
         state, newest = x[:, -1], masked[:, :, -1]
         logits = self._predict(state, newest)
         nll, excess = surprisal(logits, state.expand_as(logits), newest)
-        rewards, std = self.over_masks(excess.clamp(min=0), masked)
+        rewards, std = self.mean_over_masks(excess.clamp(min=0), masked)
         return rewards, nll.mean(0), std
 
     def _predict(self, state: Tensor, masked: Tensor) -> Tensor:
         """Predictions ``(K, B, D)`` of states ``(B, D)`` from their visible features."""
-        seen = state.masked_fill(masked, 0.0)
-        predicted: Tensor = self.network(torch.cat([seen, masked.to(seen.dtype)], dim=-1))
+        visible = state.masked_fill(masked, 0.0)
+        predicted: Tensor = self.network(torch.cat([visible, masked.to(visible.dtype)], dim=-1))
         return predicted

@@ -7,10 +7,10 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from mimex.bonus.inputs import check_widths
 from mimex.bonus.masks import AllMask
 from mimex.bonus.prediction import MaskedPrediction, Shared
-from mimex.nn.mlp import mlp
+from mimex.data.checks import require_positive
+from mimex.nn.networks import mlp
 
 
 class RND(MaskedPrediction):
@@ -37,7 +37,7 @@ class RND(MaskedPrediction):
         lr: float = 3e-3,
         **shared: Unpack[Shared],
     ) -> None:
-        check_widths(hidden=hidden, output_dim=output_dim)
+        require_positive(hidden=hidden, output_dim=output_dim)
         self.hidden, self.output_dim = hidden, output_dim
         super().__init__(feature_dim, length=length, mask=AllMask(), lr=lr, **shared)
 

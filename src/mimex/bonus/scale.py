@@ -1,31 +1,32 @@
-"""The scale of the bonus: from a raw novelty estimate to an intrinsic reward."""
+"""The scale of the bonus: from a raw bonus to an intrinsic reward."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from mimex.data.checks import require_choice
 from mimex.nn import processes
 from mimex.types import Array, Metrics
 
 Schedule = Literal["constant", "linear", "cosine"]
 
 BETA = 0.3
-"""Default weight of the bonus (docs/how-big.md has the measurements)."""
+"""Default weight of the bonus."""
 
 REWARD_DECAY = 0.1
-"""Default factor on beta while the task is rewarding."""
+"""Default factor on beta after extrinsic reward has been found."""
 
 WARMUP = 64
 """Steps of each environment, or sampled batches, before anything is rewarded."""
 
 HALF_LIFE = 300
-"""Steps of each environment, or sampled batches, after which a step counts half in the rms of the
-bonus and in the mean cost, and after which a reward counts as lost."""
+"""Half-life of the moving averages, in steps of each environment or sampled batches; and the steps
+without reward after which beta is no longer reduced."""
 
 
 class _Streams(NamedTuple):
@@ -38,7 +39,7 @@ class Rewards(_Streams):
     """The sum of both reward streams, the extrinsic and the intrinsic reward.
 
     Attributes:
-        survival: The part of the intrinsic reward that every step receives alike; no item of the
+        survival: The part of the intrinsic reward that is ``survival_bonus``; not an item of the
             tuple.
     """
 
@@ -46,7 +47,7 @@ class Rewards(_Streams):
 
     @property
     def share(self) -> float:
-        """Share of the intrinsic reward in all reward, by absolute size, over all processes."""
+        """Fraction of the intrinsic reward in the sum of absolute rewards, over all processes."""
         intrinsic, extrinsic = (
             processes.mean(stream.abs().sum()) for stream in (self.intrinsic, self.extrinsic)
         )
@@ -57,28 +58,25 @@ class BonusScale:
     """Turns the raw bonus into a reward: ``total = extrinsic + beta * normalized bonus``.
 
     The normalized bonus is ``bonus * sqrt(1 - gamma^2) / rms``, where ``rms`` is the recent root
-    mean square of the bonus. If bonuses are rare and independent, their discounted returns have a
-    standard deviation of 1, which is what RND's return normalization aims at, here without a filter
-    along the steps of each environment.
+    mean square of the bonus. If bonuses are rare and independent, their discounted returns then
+    have a standard deviation of 1, as with RND's return normalization.
 
-    - Rare events count in full: nothing is clipped.
-    - Nothing is rewarded in the first 64 steps, in which a new network's errors fall most.
-    - While the task is rewarding, beta is reduced (``reward_decay``), so that novelty gives way to
-      what it has found.
+    - Nothing is clipped: rare large bonuses count in full.
+    - The first 64 steps have no bonus, because the errors of a new network fall most there.
+    - Beta is reduced once extrinsic reward has been found (``reward_decay``).
 
     Args:
         beta: Weight of the bonus.
-        normalize: Whether the bonus is normalized as above; False for beta times the raw bonus, as
-            in the paper (with beta 0.05), whose size is different in every task.
-        reward_decay: Factor on beta while the task is rewarding: within 300 steps after any
-            environment received a positive reward. Below 1 the bonus steps back for what it has
-            found, and returns when that is lost. Raw bonuses keep their beta.
-        survival_bonus: Added to every step, as a multiple of the mean cost (negative reward) of a
-            step: 1 pays an average step's cost back where ending the episode is a way out of it.
+        normalize: Whether to normalize the bonus; False for the raw bonus, as in the paper (with
+            beta 0.05), whose size differs between tasks.
+        reward_decay: Factor on beta for 300 steps after any environment received a positive reward;
+            1 for no reduction. Not used for raw bonuses.
+        survival_bonus: Reward of every step, as a multiple of the mean cost (negative reward) of a
+            step. 1 cancels the mean cost, so that ending the episode early is no way to avoid it.
             Without a bonus (``NoBonus``) nothing is added.
         discount: Discount factor gamma of the returns.
-        schedule: How beta goes from ``beta`` to ``final_beta`` over ``over_steps`` environment
-            steps (in a run: over its horizon), where it stays.
+        schedule: Decay of beta from ``beta`` to ``final_beta`` over ``over_steps`` environment
+            steps (in a run: over its horizon).
         final_beta: Beta at the end of the schedule.
         over_steps: Length of the schedule, in environment steps.
     """
@@ -97,9 +95,7 @@ class BonusScale:
         final_beta: float = 0.0,
         over_steps: int | None = None,
     ) -> None:
-        if schedule not in get_args(Schedule):
-            allowed = ", ".join(get_args(Schedule))
-            raise ValueError(f"schedule={schedule!r} is unknown: use one of {allowed}.")
+        require_choice(Schedule, schedule=schedule)
         if schedule != "constant" and not (over_steps and over_steps > 0):
             raise ValueError(
                 f"schedule={schedule!r} needs over_steps, its length in environment steps; got "
@@ -147,8 +143,8 @@ class BonusScale:
     ) -> Rewards:
         """Adds the bonus to the extrinsic reward.
 
-        A rollout gives the same rewards at once as step by step, but for beta's schedule, which
-        moves from call to call.
+        One call for a rollout gives the same rewards as one call per step, except that beta's
+        schedule advances once per call.
 
         Args:
             extrinsic: ``(M, N)`` of a rollout, or ``(N,)`` of one step of each environment or of a
@@ -156,9 +152,9 @@ class BonusScale:
             bonus: The raw bonus, of the same shape.
             scored: Steps that have a bonus, bool of the same shape; all by default. The others do
                 not enter the bonus's rms.
-            update: Whether these enter the statistics and the schedule moves on by their number.
+            update: Whether to update the statistics and advance the schedule.
         """
-        extrinsic, bonus = _numbers("extrinsic", extrinsic), _numbers("bonus", bonus)
+        extrinsic, bonus = _finite("extrinsic", extrinsic), _finite("bonus", bonus)
         if extrinsic.shape != bonus.shape or bonus.ndim not in (1, 2):
             raise ValueError(
                 f"extrinsic has shape {tuple(extrinsic.shape)} and bonus {tuple(bonus.shape)}; "
@@ -177,12 +173,12 @@ class BonusScale:
         intrinsic = self.beta * scaled + survival
         if update and bonus.numel():
             self.steps += bonus.numel() * processes.size()
-            self._look_for_reward(extrinsic)
+            self._count_unrewarded(extrinsic)
         rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
         rewards.survival = survival
         return rewards
 
-    def _look_for_reward(self, extrinsic: Tensor) -> None:
+    def _count_unrewarded(self, extrinsic: Tensor) -> None:
         """Counts the rows since an environment of any process received a positive reward."""
         positive = (extrinsic > 0).reshape(-1, extrinsic.shape[-1]).any(1).double()
         rewarded = (processes.mean(positive) > 0).nonzero()
@@ -200,7 +196,7 @@ class BonusScale:
         squares = (bonus.square() * counted).sum(1) / counted.sum(1).clamp(min=1)
         means = processes.mean(torch.stack([squares, costs.mean(1)], dim=1).cpu())
         keep = 0.5 ** (1 / HALF_LIFE)
-        found = []
+        rows = []
         for square, cost in means.tolist():
             if update:
                 self._rows += 1
@@ -208,12 +204,12 @@ class BonusScale:
                 self._square = keep * self._square + (1 - keep) * square
                 self._cost = keep * self._cost + (1 - keep) * cost
             rms = math.sqrt(self._square / self._weight) if self._rows > WARMUP else 0.0
-            found.append((rms, self._cost / self._weight if self._square else 0.0))
-        columns = torch.tensor(found, dtype=torch.float64, device=bonus.device)
+            rows.append((rms, self._cost / self._weight if self._square else 0.0))
+        columns = torch.tensor(rows, dtype=torch.float64, device=bonus.device)
         return columns[:, :1], columns[:, 1:]
 
     def metrics(self, raw: Array, rewards: Rewards) -> Metrics:
-        """Metrics of what was rewarded for raw bonuses, over all processes."""
+        """Metrics of raw bonuses and their rewards, over all processes."""
         return {
             "bonus/mean": float(processes.mean(torch.as_tensor(raw).float().mean())),
             "bonus/reward": float(processes.mean(rewards.intrinsic.mean())),
@@ -222,7 +218,7 @@ class BonusScale:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Statistics and the place in the schedule."""
+        """Statistics and counters."""
         return {
             "steps": self.steps,
             "rows": self._rows,
@@ -233,27 +229,26 @@ class BonusScale:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave; on a misfit changes nothing."""
-        names = self.state_dict()
-        if not isinstance(state, Mapping) or any(name not in state for name in names):
-            raise ValueError(
-                f"the state of the scale lacks one of {', '.join(names)}: it is damaged, or was "
-                "saved by another version of mimex; begin the run anew."
-            )
-        if not all(isinstance(state[name], int | float) for name in names):
-            raise ValueError(f"the state of the scale is {dict(state)}: expected numbers.")
-        counts = [state[name] for name in ("steps", "rows", "unrewarded")]
-        least = (0, 0, -1)
-        if not all(float(n).is_integer() and n >= m for n, m in zip(counts, least, strict=True)):
-            raise ValueError(f"the state of the scale has the counts {counts}: it is damaged.")
-        averages = [float(state[name]) for name in ("weight", "square", "cost")]
-        if not all(math.isfinite(value) and value >= 0 for value in averages):
-            raise ValueError(f"the state of the scale has the averages {averages}: it is damaged.")
-        self.steps, self._rows, self._unrewarded = map(int, counts)
-        self._weight, self._square, self._cost = averages
+        """Restores a ``state_dict``; if it does not fit, ValueError, and nothing changes."""
+        loaded = dict.fromkeys(self.state_dict(), 0.0)
+        for name in loaded:
+            least = -1 if name == "unrewarded" else 0
+            value = state.get(name) if isinstance(state, Mapping) else None
+            if not isinstance(value, int | float) or not least <= value < math.inf:
+                raise ValueError(
+                    f"the scale's {name} is {value!r} in the state; expected a number of at least "
+                    f"{least}: it is damaged, or was saved by another version of mimex."
+                )
+            loaded[name] = value
+        self.steps, self._rows, self._unrewarded = (
+            int(loaded[name]) for name in ("steps", "rows", "unrewarded")
+        )
+        self._weight, self._square, self._cost = (
+            float(loaded[name]) for name in ("weight", "square", "cost")
+        )
 
 
-def _numbers(name: str, values: Array) -> Tensor:
+def _finite(name: str, values: Array) -> Tensor:
     """Values as a floating-point tensor, all finite."""
     numbers = torch.as_tensor(values)
     if numbers.is_complex():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-MAX_DEPTH = 100
-
 
 @dataclass(frozen=True)
 class AutoencoderSize:
@@ -29,8 +27,6 @@ class AutoencoderSize:
         for name, value in asdict(self).items():
             if name != "class_token" and not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
-            if name.endswith("depth") and value > MAX_DEPTH:
-                raise ValueError(f"{name}={value} must be at most {MAX_DEPTH}.")
         for part in ("", "decoder_"):
             width, heads = getattr(self, f"{part}width"), getattr(self, f"{part}heads")
             if width % heads:

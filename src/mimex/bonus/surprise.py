@@ -1,4 +1,4 @@
-"""The loss and the reward for discrete observations, which squared error does not suit."""
+"""Loss and reward for discrete observations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def surprisal(logits: Tensor, codes: Tensor, targets: Tensor) -> tuple[Tensor, T
     ones = codes * targets
     count = ones.sum(-1, keepdim=True)
     log_p = logits.masked_fill(~targets, -1e9).log_softmax(-1)
-    known = count.squeeze(-1) > 0
-    nll = -(ones / count.clamp(min=1) * log_p).sum(-1) * known
-    entropy = -(log_p.exp() * log_p).sum(-1).detach() * known
+    present = count.squeeze(-1) > 0
+    nll = -(ones / count.clamp(min=1) * log_p).sum(-1) * present
+    entropy = -(log_p.exp() * log_p).sum(-1).detach() * present
     return nll, nll.detach() - entropy
 
 

@@ -17,22 +17,20 @@ import tyro
 from torch import Generator, Tensor
 
 from mimex import __version__
-from mimex.bonus.state import load_optimizer, optimizer_state
 from mimex.commands.build import load_agent, make_env
 from mimex.config.json import to_json
 from mimex.envs.catalog import NAMES, TASKS
 from mimex.envs.nearest import choose
 from mimex.files import replacing, sync
-from mimex.nn.generators import load_generator
 from mimex.nn.mae import MAE, draw_visible, learning_rate
 from mimex.nn.parallel import (
     available_cores,
-    in_order,
-    keep_memory,
-    pieces,
+    parallel_map,
+    split_rows,
     summed_gradients,
     use_workers,
 )
+from mimex.nn.state import load_generator, load_optimizer, optimizer_state
 from mimex.nn.vit import ViT, save_encoder
 from mimex.track.clock import Clock
 from mimex.track.display import Display, optional_stdout
@@ -141,7 +139,6 @@ def pretrain(config: PretrainConfig) -> int:
     Returns:
         0 at the end, and 128 plus its number after a signal.
     """
-    keep_memory()
     use_workers(config.threads or available_cores())
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(config.out))
@@ -239,7 +236,7 @@ class Pretraining:
         """One optimizer step on new images."""
         config, network = self.config, self.network
         with self._clock("images"):
-            drawn = in_order(lambda source: source.draw(), self.sources)
+            drawn = parallel_map(lambda source: source.draw(), self.sources)
             images = torch.from_numpy(np.concatenate(drawn))
         visible = draw_visible(len(images), network.patches, config.mask_ratio, self.generator)
 
@@ -248,7 +245,7 @@ class Pretraining:
             return total, float(total.detach())
 
         with self._clock("learning"):
-            chunks = pieces(torch.arange(len(images)), CHUNK)
+            chunks = split_rows(torch.arange(len(images)), CHUNK)
             losses, gradients = summed_gradients(loss, chunks, [*self._parameters.values()])
             if not math.isfinite(sum(losses)):
                 raise RuntimeError(

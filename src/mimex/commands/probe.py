@@ -20,8 +20,8 @@ from mimex.commands.pretrain import write_card
 from mimex.envs.catalog import NAMES, TASKS
 from mimex.envs.nearest import choose
 from mimex.files import read_object
-from mimex.nn.conv import ConvEncoder
-from mimex.nn.parallel import available_cores, in_order, pieces, use_workers
+from mimex.nn.networks import ConvEncoder
+from mimex.nn.parallel import available_cores, parallel_map, split_rows, use_workers
 from mimex.nn.probe import ridge_r2
 from mimex.nn.vit import ViT, load_encoder
 from mimex.track.display import Display
@@ -145,4 +145,4 @@ def _without_gradients(network: Images) -> Images:
     def encoded(images: Tensor) -> Tensor:
         return network(images)
 
-    return lambda images: torch.cat(in_order(encoded, pieces(images, VIT_CHUNK)))
+    return lambda images: torch.cat(parallel_map(encoded, split_rows(images, VIT_CHUNK)))

@@ -20,7 +20,7 @@ from mimex.commands.processes import (
 )
 from mimex.config import MAY_CHANGE, TrainConfig, parse
 from mimex.nn import processes
-from mimex.nn.parallel import available_cores, keep_memory, use_workers
+from mimex.nn.parallel import available_cores, use_workers
 from mimex.nn.processes import LostProcessError, Rank
 from mimex.track import make_logger
 from mimex.track.display import Display, optional_stdout
@@ -150,7 +150,6 @@ def _schedule(config: TrainConfig) -> Schedule:
 
 def _make_training(config: TrainConfig, this: Rank) -> Training:
     """Creates this process's part of the run, on its device and threads."""
-    keep_memory()
     choose_device(config, this)
     threads = config.threads or max(1, available_cores() // this.local_size)
     use_workers(threads)

@@ -1,1 +1,1 @@
-"""Data on its way from the environment to the learner: windows, rollouts, returns."""
+"""Data between environments and learners: windows, rollouts and replay."""

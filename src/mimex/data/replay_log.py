@@ -1,9 +1,8 @@
-"""Where a replay buffer's arrays are: in memory if they fit, in a file, and saved on disk.
+"""Memory and files of a replay buffer.
 
-Every save writes only what is new. The folder has one file for each segment of observations, named
-by environment and numbers, written whole or not at all and never changed. A checkpoint need only
-remember how many observations there were: those before that number are in the files, whatever was
-written after it.
+Every save writes only new observations. The folder has one file for each segment of observations,
+named by environment and numbers, written atomically and never changed. A checkpoint stores only the
+number of observations: the files contain all before it, whatever was written later.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from torch import Tensor
 
 from mimex.files import ASIDE, open_own, replacing
 
-LONGEST = 4096
-"""Observations in one file at most: 87 MB of frames of 3 x 84 x 84 bytes."""
+MAX_SEGMENT = 4096
+"""Observations per file: 87 MB for frames of 3 x 84 x 84 bytes."""
 
-SPARE = 0.9
-"""The share of the free memory that one array may take; the rest is for everything else."""
+MEMORY_FRACTION = 0.9
+"""Fraction of the free memory that the observations may take."""
 
 
 class DamagedReplayError(OSError):
-    """The files of a replay buffer are not what was written."""
+    """A file of a replay buffer is missing or damaged."""
 
 
 def free_memory() -> int:
-    """Bytes that this machine can still give out."""
+    """Free memory of this machine (bytes)."""
     if sys.platform == "linux":
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -45,11 +44,11 @@ def free_memory() -> int:
 
 
 def allocate(shape: tuple[int, ...], dtype: torch.dtype, file: Path | None = None) -> Tensor:
-    """An array of zeros, in a file if one is given.
+    """Allocates an array of zeros, in a file if one is given.
 
     Raises:
-        ValueError: If it does not fit into memory; with the numbers, before any work is done.
-        OSError: If the file does not fit onto the disk, likewise.
+        ValueError: If it does not fit into memory.
+        OSError: If the file does not fit onto the disk.
     """
     count = math.prod(shape)
     size = count * dtype.itemsize
@@ -58,25 +57,25 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype, file: Path | None = Non
         try:
             return torch.from_file(str(file), shared=True, size=count, dtype=dtype).view(shape)
         finally:
-            file.unlink()  # its space is kept while it is mapped, and given back however we end
+            file.unlink()  # the space is freed when the process ends, however it ends
     free = free_memory()
-    if size > SPARE * free:
+    if size > MEMORY_FRACTION * free:
         raise ValueError(
             f"replay.capacity={shape[0]:,} observations of {size // shape[0]:,} bytes need "
             f"{size / 1e9:.1f} GB, but {free / 1e9:.1f} GB of memory are free: use a "
-            f"replay.capacity of at most {int(SPARE * free * shape[0] / size):,}, or "
+            f"replay.capacity of at most {int(MEMORY_FRACTION * free * shape[0] / size):,}, or "
             "--replay.memory-mapped to keep them in a file."
         )
     return torch.zeros(shape, dtype=dtype)
 
 
 def reserve(file: Path, size: int) -> None:
-    """Makes a file of zeros with all of its space on the disk, in place of one that was there.
+    """Creates a file of zeros with all of its disk space reserved, and replaces an existing one.
 
-    Writing to a mapped file whose space is not reserved kills the process when the disk is full.
+    Writing to a mapped file without reserved space kills the process when the disk is full.
 
     Raises:
-        OSError: If it does not fit; there is no file then.
+        OSError: If it does not fit; no file is left behind.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -99,7 +98,7 @@ def reserve(file: Path, size: int) -> None:
 
 
 class _Segment(NamedTuple):
-    """A file and the observations in it: of one environment, from ``first`` to before ``end``."""
+    """A file with observations of one environment, from ``first`` to before ``end``."""
 
     path: Path
     env: int
@@ -111,16 +110,16 @@ class ReplayLog:
     """The files of one replay buffer.
 
     Args:
-        folder: Where the files are; made at the first save.
-        arrays: The rings, ``(N * slots, ...)`` each: read when saving, filled when loading.
-        slots: Of each environment's ring.
+        folder: Folder of the files; created at the first save.
+        arrays: The rings, ``(N * slots, ...)`` each.
+        slots: Size of each environment's ring.
     """
 
     def __init__(self, folder: Path, arrays: Mapping[str, Tensor], slots: int) -> None:
         self.folder, self._arrays, self._slots = folder, arrays, slots
         self._rings = len(next(iter(arrays.values()))) // slots
-        self._saved: list[int] = []  # per environment, how many observations are in the files
-        self._before: list[int] = []  # the same at the save before
+        self._saved: list[int] = []  # observations of each environment in the files
+        self._before: list[int] = []  # the same at the previous save
 
     @property
     def empty(self) -> bool:
@@ -128,27 +127,27 @@ class ReplayLog:
         return not self._segments()
 
     def append(self, added: list[int]) -> None:
-        """Writes the observations up to these numbers of each environment.
+        """Writes the observations of each environment up to these numbers.
 
-        Those that the buffer of the save before has already forgotten are removed.
+        Removes files with observations that the buffer had overwritten at the previous save.
         """
         self._remove_unfinished()
         if not self._saved:
             self._saved = [0] * len(added)
         for segment in self._segments():
             if segment.first >= self._saved[segment.env]:
-                segment.path.unlink()  # of a run that was killed before its checkpoint was there
+                segment.path.unlink()  # of a run that was killed before its checkpoint was written
         for env, end in enumerate(added):
             first = max(self._saved[env], end - self._slots)
-            for start in range(first, end, LONGEST):
-                self._write(env, start, min(start + LONGEST, end))
+            for start in range(first, end, MAX_SEGMENT):
+                self._write(env, start, min(start + MAX_SEGMENT, end))
         for segment in self._segments():
             if self._before and segment.end <= self._before[segment.env] - self._slots:
                 segment.path.unlink()
         self._before, self._saved = self._saved, list(added)
 
     def read(self, added: list[int]) -> None:
-        """Fills the rings with the observations up to these numbers of each environment.
+        """Fills the rings with the observations of each environment up to these numbers.
 
         Raises:
             DamagedReplayError: If a file is missing or damaged.
@@ -163,13 +162,13 @@ class ReplayLog:
                     wanted = min(segment.end, end)
             if wanted < end:
                 raise self._damaged(
-                    f"observations {wanted} to {end} of environment {env} are gone from "
+                    f"observations {wanted} to {end} of environment {env} are missing from "
                     f"{self.folder}"
                 )
         self._saved, self._before = list(added), []
 
     def _remove_unfinished(self) -> None:
-        """Removes what a kill during a save has left: our files, and those of ``save_file``."""
+        """Removes temporary files of an interrupted save: ours, and those of ``save_file``."""
         for path in self.folder.glob(".*"):
             ours = path.name.startswith(ASIDE) or re.fullmatch(r"\.tmp\w{6}", path.name)
             if ours and not path.is_dir():
@@ -193,7 +192,7 @@ class ReplayLog:
 
     def _load(self, segment: _Segment, first: int, end: int) -> None:
         try:
-            os.close(open_own(segment.path, os.O_RDONLY))  # no link, pipe or folder
+            os.close(open_own(segment.path, os.O_RDONLY))  # rejects links, pipes and folders
             with safe_open(segment.path, "pt") as file:
                 digest = file.metadata()["sha256"]
                 tensors = {name: file.get_tensor(name) for name in self._arrays}
@@ -203,7 +202,7 @@ class ReplayLog:
             tensors[name].shape != (segment.end - segment.first, *array.shape[1:])
             for name, array in self._arrays.items()
         ):
-            raise self._damaged(f"{segment.path} is damaged: it is not what was written")
+            raise self._damaged(f"{segment.path} is damaged: its checksum is wrong")
         rows = self._rows(segment.env, first, end)
         some = slice(first - segment.first, end - segment.first)
         for name, array in self._arrays.items():

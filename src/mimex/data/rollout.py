@@ -1,4 +1,4 @@
-"""The record of some steps of all environments, allocated once and written over and over."""
+"""Storage of a rollout: M steps of N environments, allocated once and reused."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from mimex.data.checks import require_positive
 
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
-"""Shape and type of each part of what is kept of one observation, by name."""
+"""Shape and dtype of each part of a stored observation, by name."""
 
 ObsDict = dict[str, Tensor]
-"""What is kept of observations ``(..., *shape)``, by name of the part."""
+"""Stored observations ``(..., *shape)``, by name of the part."""
 
 
 class Rollout:
-    """M steps of N environments; it owns no model and computes nothing.
+    """M steps of N environments.
 
     Attributes:
-        observations: ``(M + 1, N, ...)`` by part: on which the policy acted, and what the last
-            step led to.
-        features: ``(M + 1, N, D)``: what the bonus sees of them.
+        observations: ``(M + 1, N, ...)`` by part: on which the policy acted, and after the last
+            step.
+        features: ``(M + 1, N, D)``: the bonus's features of the observations.
         actions: ``(M, N, A)``.
-        log_probs: ``(M, N)``: log-density of each action when it was drawn.
+        log_probs: ``(M, N)``: log-probability of each action when it was sampled.
         rewards: ``(M, N)`` extrinsic.
         terminated: ``(M, N)`` bool.
         truncated: ``(M, N)`` bool.
@@ -37,7 +37,7 @@ class Rollout:
         layout: Parts of a stored observation.
         action_dim: A.
         feature_dim: D.
-        device: Where all of it is.
+        device: PyTorch device of all arrays.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Rollout:
         self._final_features: list[Tensor] = []
 
     def arrays(self) -> dict[str, object]:
-        """By name, to look at when something went wrong."""
+        """The arrays by name, for debugging."""
         return {name: value for name, value in vars(self).items() if name[0] != "_"}
 
     def clear(self) -> None:
-        """Forgets the final observations; the arrays will be written over."""
+        """Removes the final observations; the arrays will be overwritten."""
         self._finals.clear()
         self._final_features.clear()
 
@@ -81,10 +81,7 @@ class Rollout:
         self.features[step] = features
 
     def put_finals(self, stored: ObsDict, features: Tensor) -> None:
-        """Appends the final observations ``(F, ...)`` of the episodes that the newest step ended.
-
-        They come in the order of environments, so that over a rollout they are in row-major order.
-        """
+        """Appends the final observations ``(F, ...)`` of one step, in the order of environments."""
         self._finals.append(stored)
         self._final_features.append(features)
 
@@ -101,16 +98,16 @@ class Rollout:
         }
 
     def final_features(self) -> Tensor:
-        """What the bonus sees of the final observations, ``(F, D)``."""
+        """The bonus's features of the final observations, ``(F, D)``."""
         return torch.cat([self.features[:0].flatten(0, 1), *self._final_features])
 
     def newest(self, depth: int, before: ObsDict) -> ObsDict:
         """The last ``depth`` observations on which the policy acted, ``(N, depth, ...)`` by part.
 
         Args:
-            depth: How many.
-            before: What this gave for the rollout before, for rollouts that are shorter; {} for
-                none, where zeros stand for what is missing.
+            depth: Number of observations.
+            before: The result of the previous rollout, for rollouts shorter than ``depth``; {} for
+                none, which is padded with zeros.
         """
         found: ObsDict = {}
         for part, values in self.observations.items():

@@ -1,1 +1,1 @@
-"""The bonus in agents that people already have: Gymnasium, Stable-Baselines3, TorchRL, RLlib."""
+"""Adapters that add a bonus to Gymnasium, Stable-Baselines3, TorchRL, RLlib and rsl_rl."""

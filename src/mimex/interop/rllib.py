@@ -1,6 +1,6 @@
-"""The bonus for RLlib (new API stack), as a piece of the learner's connector pipeline.
+"""The bonus for RLlib (new API stack), as a connector of the learner pipeline.
 
-Run with ray 2.60.0 and gymnasium 1.2.2 (which it pins) beside torch 2.13.
+Tested with ray 2.60.0 and gymnasium 1.2.2 (which it pins) beside torch 2.13.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch import Tensor
 from mimex.bonus.base import IntrinsicReward, require_no_episode
 from mimex.data.checks import require_positive
 from mimex.data.windows import RolloutWindows
-from mimex.interop.reader import action_bounds
-from mimex.interop.weighted import BonusOptions, WeightedBonus
+from mimex.interop.adapter import BonusAdapter, BonusOptions
+from mimex.interop.flatten import action_bounds
 from mimex.types import Array, Window
 
 
 def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
-    """A configuration of RLlib with a bonus: ``add_bonus(PPOConfig()..., MIMEx())``.
+    """Adds a bonus to an RLlib configuration: ``add_bonus(PPOConfig()..., MIMEx())``.
 
     Args:
         config: An ``AlgorithmConfig`` of the new API stack, otherwise complete.
-        bonus: The intrinsic reward. With several learners each has a copy of its own.
+        bonus: The intrinsic reward; each learner has its own copy.
         options: As of ``BonusConnector``.
     """
     length = bonus.length * options.get("stride", 1)
@@ -36,13 +36,13 @@ def add_bonus(config: Any, bonus: IntrinsicReward, **options: Any) -> Any:
     options.setdefault("runners", max(config.num_env_runners // learners, 1))
     options.setdefault("envs", config.num_envs_per_env_runner)
     return config.learners(
-        learner_class=_saving_its_bonus(config.learner_class),
+        learner_class=_with_saved_bonus(config.learner_class),
         learner_connector=lambda seen, acted: BonusConnector(seen, acted, bonus=bonus, **options),
-    ).env_runners(episode_lookback_horizon=length)  # where a rollout cuts an episode
+    ).env_runners(episode_lookback_horizon=length)  # for episodes that rollouts split
 
 
-def _saving_its_bonus(learner_class: Any) -> Any:
-    """A learner whose checkpoints hold the bonus: RLlib's leave out what its connectors know."""
+def _with_saved_bonus(learner_class: Any) -> Any:
+    """A learner class whose checkpoints contain the bonus; RLlib does not save connectors."""
 
     class Learner(learner_class):  # type: ignore[misc]
         def get_state(
@@ -61,21 +61,21 @@ def _saving_its_bonus(learner_class: Any) -> Any:
                 self._bonus().set_state(state["bonus"])
 
         def _bonus(self) -> BonusConnector:
-            pieces = self._learner_connector.connectors
-            return next(piece for piece in pieces if isinstance(piece, BonusConnector))
+            connectors = self._learner_connector.connectors
+            return next(c for c in connectors if isinstance(c, BonusConnector))
 
     return Learner
 
 
 def timeline(lengths: list[int], runners: int, envs: int) -> tuple[Any, Any]:
-    """The step and the environment of each row of a batch of pieces of episodes: ``(B,)`` each.
+    """The step and the environment of each row of a batch of episode chunks: ``(B,)`` each.
 
-    RLlib gives the pieces of one runner after those of another, each in the order of their ends,
-    and does not say which environment they are of: each goes to the one that is free first.
+    RLlib returns the chunks of one runner after those of another, each in the order of their ends,
+    without their environments: each is assigned to the environment that is free first.
 
     Args:
-        lengths: Steps of each piece.
-        runners: Environment runners, which take about as many steps each.
+        lengths: Steps of each chunk.
+        runners: Number of environment runners.
         envs: Parallel environments of each runner.
     """
     free = np.zeros((runners, envs), dtype=np.int64)  # steps taken so far
@@ -93,19 +93,19 @@ def timeline(lengths: list[int], runners: int, envs: int) -> tuple[Any, Any]:
 class BonusConnector(ConnectorV2):
     """Adds the bonus to the rewards of episodes before advantages are computed, and trains it.
 
-    ``add_bonus`` puts it in place.
+    ``add_bonus`` inserts it.
 
     Args:
-        input_observation_space: As RLlib gives it; what the episodes say is used.
-        input_action_space: Likewise.
+        input_observation_space: Not used: episodes have their own.
+        input_action_space: Not used.
         bonus: The intrinsic reward.
-        batch_size: Windows of a learning step; each is scored, then learned from, once.
-        normalize_actions: As of RLlib: environments receive actions that are clipped to [-1, 1]
-            and stretched to their bounds. Episodes hold the samples, which are clipped here.
-        clip_actions: As of RLlib: they receive actions that are clipped to their bounds.
-        runners: Environment runners whose episodes a batch has.
-        envs: Parallel environments of each. The scale of the bonus counts steps of each.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
+        batch_size: Windows per learning step.
+        normalize_actions: RLlib's setting: environments receive actions that are clipped to
+            [-1, 1] and scaled to their bounds.
+        clip_actions: RLlib's setting: environments receive actions clipped to their bounds.
+        runners: Number of environment runners.
+        envs: Parallel environments of each runner.
+        options: As of ``BonusAdapter``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class BonusConnector(ConnectorV2):
         envs: int = 1,
         **options: Unpack[BonusOptions],
     ) -> None:
-        require_no_episode(bonus, "a piece of an episode as RLlib hands it over")
+        require_no_episode(bonus, "a chunk of an episode of RLlib")
         super().__init__(input_observation_space, input_action_space)
-        self.weighted, self.batch_size = WeightedBonus(bonus, **options), batch_size
+        self.adapter, self.batch_size = BonusAdapter(bonus, **options), batch_size
         self.normalize_actions, self.clip_actions = normalize_actions, clip_actions
         require_positive(runners=runners, envs=envs)
         self.runners, self.envs = runners, envs
@@ -139,16 +139,14 @@ class BonusConnector(ConnectorV2):
         shared_data: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        # PPO puts a piece before this one that repeats each episode's last step, without reward.
+        # PPO's connector before this one repeats the last step of each episode, without reward.
         padded = bool((shared_data or {}).get("_added_loss_mask_for_valid_episode_ts"))
         chunks = list(self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False))
         lengths = [len(chunk) - padded for chunk in chunks]
         window = Window.cat([self._windows(c, n) for c, n in zip(chunks, lengths, strict=True)])
         raw = []
         for start in range(0, len(window), self.batch_size):
-            scores, self.weighted.metrics = self.bonus.learn(
-                window[start : start + self.batch_size]
-            )
+            scores, self.adapter.metrics = self.bonus.learn(window[start : start + self.batch_size])
             raw.append(scores.detach().cpu())
         extrinsic = [
             np.asarray(chunk.get_rewards())[:n] for chunk, n in zip(chunks, lengths, strict=True)
@@ -160,34 +158,34 @@ class BonusConnector(ConnectorV2):
         return batch
 
     def _total(self, lengths: list[int], extrinsic: Array, raw: Tensor) -> Tensor:
-        """The sum of both rewards of all steps, weighed in the order of time."""
-        place = timeline(lengths, self.runners, self.envs)
-        grid = (int(place[0].max()) + 1, self.runners * self.envs)
+        """The sum of both rewards of all steps, scaled in the order of time."""
+        where = timeline(lengths, self.runners, self.envs)
+        grid = (int(where[0].max()) + 1, self.runners * self.envs)
         real = torch.zeros(grid, dtype=torch.bool)
         outer, inner = torch.zeros(grid), torch.zeros(grid)
-        real[place], outer[place], inner[place] = True, torch.as_tensor(extrinsic), raw
-        return self.weighted.combine(outer, inner, real).total[place]
+        real[where], outer[where], inner[where] = True, torch.as_tensor(extrinsic), raw
+        return self.adapter.combine(outer, inner, real).total[where]
 
     def _windows(self, chunk: Any, steps: int) -> Window:
-        """The window of each of the steps of a piece of an episode."""
-        read, read_action = self.weighted.readers(chunk.observation_space, chunk.action_space)
-        ends_at, stride = self.weighted.ends_at, self.weighted.stride
-        back = min(self.bonus.length * stride, chunk.observations.lookback)
-        seen = chunk.get_observations(slice(-back, steps + 1), neg_index_as_lookback=True)
-        features = read(seen).unsqueeze(1)  # (back + steps + 1, 1, D)
-        led: Tensor | None = None
-        if read_action is not None:
-            taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
-            led = self._received(read_action(taken), chunk.action_space).unsqueeze(1)
-        walk = RolloutWindows(self.bonus.length, 1, ends_at=ends_at, stride=stride)
-        moved = features[:-1]
-        index = walk.build(
-            moved, torch.zeros(len(moved), 1, dtype=torch.bool), last=features[-1], actions=led
+        """The windows of the steps of an episode chunk."""
+        flatten, flatten_actions = self.adapter.flatteners(
+            chunk.observation_space, chunk.action_space
         )
+        ends_at, stride = self.adapter.ends_at, self.adapter.stride
+        back = min(self.bonus.length * stride, chunk.observations.lookback)
+        observations = chunk.get_observations(slice(-back, steps + 1), neg_index_as_lookback=True)
+        features = flatten(observations).unsqueeze(1)  # (back + steps + 1, 1, D)
+        actions: Tensor | None = None
+        if flatten_actions is not None:
+            taken = chunk.get_actions(slice(-back, steps), neg_index_as_lookback=True)
+            actions = self._received(flatten_actions(taken), chunk.action_space).unsqueeze(1)
+        windows = RolloutWindows(self.bonus.length, 1, ends_at=ends_at, stride=stride)
+        ended = torch.zeros(len(features) - 1, 1, dtype=torch.bool)
+        index = windows.build(features[:-1], ended, last=features[-1], actions=actions)
         return index[slice(back, None)]
 
     def _received(self, actions: Tensor, space: spaces.Space[Any]) -> Tensor:
-        """Sampled actions ``(M, A)`` as the environment receives them, in the sampled units."""
+        """Sampled actions ``(M, A)``, clipped as the environment receives them."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             return actions
         if self.normalize_actions:
@@ -197,9 +195,9 @@ class BonusConnector(ConnectorV2):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """The bonus, its scale and what was paid."""
-        return self.weighted.state_dict()
+        """The bonus and its scale."""
+        return self.adapter.state_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues from a state that ``get_state`` gave."""
-        self.weighted.load_state_dict(state)
+        """Restores a ``get_state``."""
+        self.adapter.load_state_dict(state)

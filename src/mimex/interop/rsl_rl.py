@@ -1,6 +1,6 @@
-"""The bonus for rsl_rl: its PPO, with the bonus of a rollout where its RND extension adds its own.
+"""The bonus for rsl_rl's PPO, added to a rollout where its RND extension adds its own.
 
-Run with rsl-rl-lib 5.5.1 and tensordict 0.15.3 beside torch 2.13.
+Tested with rsl-rl-lib 5.5.1 and tensordict 0.15.3 beside torch 2.13.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ with optional_import("mimex.interop.rsl_rl", "rsl"):
     from gymnasium import spaces
     from rsl_rl.utils import resolve_callable
 
-    from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
+    from mimex.interop.adapter import BonusAdapter, BonusOptions, require_learn_every
 
 
 def add_bonus(
     train_cfg: Mapping[str, Any], bonus: IntrinsicReward, **options: Any
 ) -> dict[str, Any]:
-    """A training configuration of rsl_rl with a bonus.
+    """Adds a bonus to a training configuration of rsl_rl.
 
-    ``OnPolicyRunner(env, add_bonus(train_cfg, MIMEx()), log_dir)``. The runner's checkpoints hold
-    the bonus and its scale, and its ``load`` brings them back. Windows end at the observation that
-    the policy acted on: rsl_rl has no final observations.
+    ``OnPolicyRunner(env, add_bonus(train_cfg, MIMEx()), log_dir)``. Checkpoints contain
+    the bonus and its scale. Windows end at the observation that the policy acted on, because rsl_rl
+    has no final observations.
 
     Args:
-        train_cfg: As of ``OnPolicyRunner``, with PPO or a class derived from it.
+        train_cfg: Configuration of ``OnPolicyRunner``, with PPO or a subclass.
         bonus: The intrinsic reward, on the runner's device.
-        options: As of ``RolloutBonus``; ``view`` is an observation group or several, those of the
-            actor when left out.
+        options: As of ``RolloutBonus``; ``view`` is an observation group or several, by default
+            those of the actor.
     """
     algorithm = train_cfg["algorithm"]
     if algorithm.get("rnd_cfg"):
         raise ValueError("the algorithm has rnd_cfg: set it to None, or leave the bonus out.")
     base = resolve_callable(algorithm["class_name"])
-    paying = _with_bonus(base, RolloutBonus(bonus, **options))
-    return {**train_cfg, "algorithm": {**algorithm, "class_name": paying}}
+    with_bonus = _with_bonus(base, RolloutBonus(bonus, **options))
+    return {**train_cfg, "algorithm": {**algorithm, "class_name": with_bonus}}
 
 
-class RolloutBonus(WeightedBonus):
+class RolloutBonus(BonusAdapter):
     """The bonus of whole rollouts of rsl_rl.
 
     Args:
         bonus: The intrinsic reward.
-        learn_every: Windows of a learning step; each is scored, then learned from.
-        train_fraction: Share of those windows that is learned from, drawn at random.
-        options: As of ``WeightedBonus``: ``beta``, ``stride``, ``view``, ``encoder``.
+        learn_every: Windows per learning step.
+        train_fraction: Random fraction of the windows to train on; all are scored.
+        options: As of ``BonusAdapter``: ``beta``, ``stride``, ``view``, ``encoder``.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RolloutBonus(WeightedBonus):
         if options.setdefault("ends_at", "observation") != "observation":
             raise ValueError(
                 f"ends_at={options['ends_at']!r} needs final observations, which rsl_rl does not "
-                "have: leave it out, and windows end at the observation that was acted on."
+                "have: leave it out, and windows end at the observation that the policy acted on."
             )
         require_learn_every(learn_every)
         check_fraction(train_fraction)
@@ -76,12 +76,12 @@ class RolloutBonus(WeightedBonus):
         self.learn_every, self.train_fraction = learn_every, train_fraction
 
     def prepare(self, observations: Any, env: Any, groups: Sequence[str]) -> None:
-        """Reads the sizes of observations and actions.
+        """Sets up the bonus for an environment.
 
         Args:
             observations: A TensorDict of ``(N, ...)`` by group.
             env: The ``VecEnv``.
-            groups: What the bonus sees where there is no ``view``.
+            groups: Observation groups that the bonus sees if ``view`` is None.
         """
         self.view = list(groups) if self.view is None else self.view
         parts: dict[str, spaces.Space[Any]] = {
@@ -89,42 +89,42 @@ class RolloutBonus(WeightedBonus):
             for name, values in observations.items()
         }
         actions = spaces.Box(-np.inf, np.inf, (env.num_actions,))
-        self.read, self.read_action = self.readers(spaces.Dict(parts), actions)
-        self.bound = getattr(env, "clip_actions", None)  # of the wrappers of mjlab and Isaac Lab
+        self._flatten, self._flatten_actions = self.flatteners(spaces.Dict(parts), actions)
+        self.bound = getattr(env, "clip_actions", None)  # in mjlab and Isaac Lab
         self.num_envs = env.num_envs
         self.forget_episodes()
 
     def forget_episodes(self) -> None:
-        """Begins with new episodes in all environments."""
+        """Starts new episodes in all environments."""
         self.windows = RolloutWindows(self.bonus.length, self.num_envs, stride=self.stride)
 
     def rollout(
         self, observations: Any, actions: Tensor, dones: Tensor, extrinsic: Tensor
     ) -> Tensor:
-        """The bonus of each step of a rollout ``(M, N)``, from which the bonus learns.
+        """Returns the intrinsic rewards ``(M, N)`` of a rollout, and trains the bonus on it.
 
         Args:
             observations: A TensorDict of ``(M, N, ...)`` by group: on which the policy acted.
             actions: ``(M, N, A)``.
             dones: ``(M, N)``.
-            extrinsic: ``(M, N)``: the task's rewards, without values added at time limits.
+            extrinsic: ``(M, N)`` extrinsic rewards, without values added at truncations.
         """
         grid = extrinsic.shape
         flat = {name: values.flatten(0, 1) for name, values in observations.items()}
-        features = self.read(flat).clone().view(*grid, -1)
-        led = None
-        if self.read_action is not None:
+        features = self._flatten(flat).clone().view(*grid, -1)
+        prev_actions = None
+        if self._flatten_actions is not None:
             bound = torch.inf if self.bound is None else self.bound
-            led = self.read_action(actions.flatten(0, 1).clamp(-bound, bound)).clone()
-            led = led.view(*grid, -1)
-        index = self.windows.build(features, dones.bool().clone(), actions=led)
+            clipped = self._flatten_actions(actions.flatten(0, 1).clamp(-bound, bound)).clone()
+            prev_actions = clipped.view(*grid, -1)
+        index = self.windows.build(features, dones.bool().clone(), actions=prev_actions)
         raw = self._score(index, grid).view(grid)
         return self.combine(extrinsic.clone(), raw).intrinsic
 
     def _score(self, index: WindowIndex, grid: Sequence[int]) -> Tensor:
         raw = torch.empty(len(index), device=index.bank.device)
         episodic = isinstance(self.bonus, EpisodicReward)
-        if isinstance(self.bonus, EpisodicReward):  # every step in turn
+        if isinstance(self.bonus, EpisodicReward):
             for step in torch.arange(len(index), device=raw.device).view(*grid):
                 raw[step] = self.bonus.follow(index[step], index.starts[step]).to(raw)
         for start in range(0, len(index), self.learn_every):
@@ -135,33 +135,33 @@ class RolloutBonus(WeightedBonus):
         return raw
 
 
-def _with_bonus(base: Any, weighted: RolloutBonus) -> Any:
-    """rsl_rl's PPO, or a class derived from it, with a bonus."""
+def _with_bonus(base: Any, adapter: RolloutBonus) -> Any:
+    """A subclass of rsl_rl's PPO with a bonus."""
 
     class BonusPPO(base):  # type: ignore[misc]
-        bonus = weighted
+        bonus = adapter
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             if self.is_multi_gpu:
                 raise ValueError("a bonus trains in one process: run rsl_rl without WORLD_SIZE.")
-            self._extrinsic: list[Tensor] = []  # of the rollout under way
+            self._extrinsic: list[Tensor] = []  # of the current rollout
 
         @staticmethod
         def construct_algorithm(obs: Any, env: Any, cfg: dict[str, Any], device: str) -> Any:
             made = base.construct_algorithm(obs, env, cfg, device)
-            weighted.prepare(obs, env, cfg["obs_groups"]["actor"])
+            adapter.prepare(obs, env, cfg["obs_groups"]["actor"])
             return made
 
         def process_env_step(self, obs: Any, rewards: Tensor, dones: Tensor, extras: Any) -> None:
-            self._extrinsic.append(rewards)  # before values are added at time limits
+            self._extrinsic.append(rewards)  # before values are added at truncations
             super().process_env_step(obs, rewards, dones, extras)
 
         def compute_returns(self, obs: Any) -> None:
             storage, rewards = self.storage, self._extrinsic
             self._extrinsic = []
             with torch.inference_mode(False), torch.enable_grad():  # the bonus learns
-                intrinsic = weighted.rollout(
+                intrinsic = adapter.rollout(
                     storage.observations,
                     storage.actions,
                     storage.dones.squeeze(-1),
@@ -171,20 +171,20 @@ def _with_bonus(base: Any, weighted: RolloutBonus) -> Any:
             super().compute_returns(obs)
 
         def update(self) -> dict[str, float]:
-            return {**super().update(), **weighted.report}
+            return {**super().update(), **adapter.report}
 
         def save(self) -> dict[str, Any]:
-            return {**super().save(), "bonus_state_dict": weighted.state_dict()}
+            return {**super().save(), "bonus_state_dict": adapter.state_dict()}
 
         def load(self, loaded_dict: dict[str, Any], load_cfg: Any, strict: bool) -> bool:
             if load_cfg is None or load_cfg.get("bonus"):
                 if "bonus_state_dict" not in loaded_dict:
                     raise ValueError(
-                        "the checkpoint holds no bonus: name what to load, "
-                        "load_cfg={'actor': True, 'critic': True, ...}, to begin with a new one."
+                        "the checkpoint has no bonus: select what to load, "
+                        "load_cfg={'actor': True, 'critic': True, ...}, to start with a new one."
                     )
-                weighted.load_state_dict(loaded_dict["bonus_state_dict"])
-                weighted.forget_episodes()
+                adapter.load_state_dict(loaded_dict["bonus_state_dict"])
+                adapter.forget_episodes()
             return bool(super().load(loaded_dict, load_cfg, strict))
 
     return BonusPPO

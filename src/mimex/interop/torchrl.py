@@ -1,7 +1,7 @@
 """The bonus for TorchRL, as a transform of its environments.
 
-Run with torchrl 0.14.1 and tensordict 0.14.3 beside torch 2.13. TorchRL's compiled half does
-not load there; environments, transforms, collectors and losses do not need it.
+Tested with torchrl 0.14.1 and tensordict 0.14.3 beside torch 2.13. TorchRL's compiled extension
+does not load there, and is not needed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mimex.interop.stream import BonusStream, StreamOptions
 
 
 class BonusTransform(Transform):  # type: ignore[misc]
-    """Writes the bonus of each step to ``"intrinsic_reward"``, adds it to ``"reward"``, trains it.
+    """Adds the bonus to ``"reward"``, and trains it.
 
-    ``TransformedEnv(GymEnv("Pendulum-v1"), BonusTransform(MIMEx()))``. Keep one
-    transform outside of batched environments (``TransformedEnv(ParallelEnv(...), ...)``), so that
-    all environments share one bonus.
+    ``TransformedEnv(GymEnv("Pendulum-v1"), BonusTransform(MIMEx()))``. Steps also have
+    ``"intrinsic_reward"`` and ``"extrinsic_reward"``. Use one transform around batched environments
+    (``TransformedEnv(ParallelEnv(...), ...)``), so that all share one bonus.
 
     Args:
-        bonus: The intrinsic reward. Discrete actions must be one-hot, as GymEnv gives them: ICM and
-            E3B then take ``discrete=True``. For one-hot observations give ``discrete_obs=True``.
-        add: Whether ``"reward"`` becomes the sum of both; ``"extrinsic_reward"`` keeps the other
-            part.
-        observation_key: What the bonus looks at.
+        bonus: The intrinsic reward. Discrete actions must be one-hot, as GymEnv returns them: ICM
+            and E3B then take ``discrete=True``. For one-hot observations give
+            ``discrete_obs=True``.
+        add: Whether to add the bonus to ``"reward"``.
+        observation_key: The entry that the bonus sees.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``encoder``, ...
     """
 
@@ -49,62 +49,58 @@ class BonusTransform(Transform):  # type: ignore[misc]
         )
         self.bonus, self.add, self.observation_key = bonus, add, observation_key
         self._options = options
-        self.stream: BonusStream | None = None  # made when the first observation tells its shape
+        self.stream: BonusStream | None = None  # created at the first reset
 
     def _reset(self, tensordict: Any, tensordict_reset: Any) -> Any:
-        observations = self._rows(tensordict_reset, tensordict_reset[self.observation_key])
+        observations = self._flat(tensordict_reset, tensordict_reset[self.observation_key])
         if self.stream is None:
             action_dim = getattr(self.bonus, "action_dim", None) or 1
+            observation_space = spaces.Box(-np.inf, np.inf, observations.shape[1:])
+            actions = spaces.Box(-np.inf, np.inf, (action_dim,))
             self.stream = BonusStream(
-                self.bonus,
-                len(observations),
-                spaces.Box(-np.inf, np.inf, observations.shape[1:]),
-                spaces.Box(-np.inf, np.inf, (action_dim,)),
-                **self._options,
+                self.bonus, len(observations), observation_space, actions, **self._options
             )
         which = None if tensordict is None else tensordict.get("_reset", None)
         self.stream.start(observations, None if which is None else which.reshape(-1).numpy())
-        zeros = torch.zeros(*tensordict_reset.batch_size, 1)
         for key in self.out_keys:
-            tensordict_reset.set(key, zeros.clone())
+            tensordict_reset.set(key, torch.zeros(*tensordict_reset.batch_size, 1))
         return tensordict_reset
 
     def _step(self, tensordict: Any, next_tensordict: Any) -> Any:
-        if self.stream is None:
-            raise RuntimeError("step() before reset(): the first observation is not known yet.")
         reward = next_tensordict["reward"]
-        paid = self.stream.step(
-            self._rows(tensordict, tensordict["action"]),
-            self._rows(next_tensordict, next_tensordict[self.observation_key]),
+        rewards = self._started().step(
+            self._flat(tensordict, tensordict["action"]),
+            self._flat(next_tensordict, next_tensordict[self.observation_key]),
             reward.reshape(-1),
             next_tensordict["done"].reshape(-1),
         )
-        next_tensordict.set("intrinsic_reward", paid.intrinsic.view(reward.shape).float())
-        next_tensordict.set("extrinsic_reward", paid.extrinsic.view(reward.shape).float())
+        next_tensordict.set("intrinsic_reward", rewards.intrinsic.view(reward.shape).float())
+        next_tensordict.set("extrinsic_reward", rewards.extrinsic.view(reward.shape).float())
         if self.add:
-            next_tensordict.set("reward", paid.total.view(reward.shape).to(reward.dtype))
+            next_tensordict.set("reward", rewards.total.view(reward.shape).to(reward.dtype))
         return next_tensordict
 
     def transform_observation_spec(self, observation_spec: Composite) -> Composite:
-        """Adds the two parts of the reward to what a step returns."""
+        """Adds both rewards to the spec."""
         shape = (*observation_spec.shape, 1)
         for key in self.out_keys:
             observation_spec[key] = Unbounded(shape=shape, device=observation_spec.device)
         return observation_spec
 
     @staticmethod
-    def _rows(tensordict: Any, values: Tensor) -> Tensor:
-        """Values ``(*batch, ...)`` as ``(N, ...)``; one environment is a batch of one."""
+    def _flat(tensordict: Any, values: Tensor) -> Tensor:
+        """Flattens the batch dimensions of values ``(*batch, ...)`` to ``(N, ...)``."""
         return values.reshape(-1, *values.shape[len(tensordict.batch_size) :]).cpu()
+
+    def _started(self) -> BonusStream:
+        if self.stream is None:
+            raise RuntimeError("reset() the environment first: its shapes are not known yet.")
+        return self.stream
 
     def bonus_state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and the windows (``state_dict`` is PyTorch's, and has none)."""
-        if self.stream is None:
-            raise RuntimeError("there is no state before the first reset().")
-        return self.stream.state_dict()
+        return self._started().state_dict()
 
     def load_bonus_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``bonus_state_dict`` gave; reset the environment before."""
-        if self.stream is None:
-            raise RuntimeError("reset() the environment first: its shapes are not known yet.")
-        self.stream.load_state_dict(state)
+        """Restores a ``bonus_state_dict``; reset the environment before."""
+        self._started().load_state_dict(state)

@@ -1,4 +1,4 @@
-"""The bonus for Gymnasium's environments: one, or a vector of them in any autoreset mode."""
+"""Wrappers of Gymnasium environments and vector environments, in all autoreset modes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gymnasium.vector import (
 from gymnasium.wrappers import ClipAction, vector
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.interop.reader import stack
+from mimex.interop.flatten import stack
 from mimex.interop.stream import BonusStream, StreamOptions
 
 
 class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Adds the bonus to the rewards of an environment, and trains it.
 
-    ``info["reward_extrinsic"]`` and ``info["reward_intrinsic"]`` keep the two apart.
+    ``info`` has ``reward_extrinsic`` and ``reward_intrinsic``.
 
     Args:
         env: The environment.
@@ -41,7 +41,7 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self.stream = BonusStream(
-            bonus, 1, env.observation_space, _received_actions(env, env.action_space), **options
+            bonus, 1, env.observation_space, _clipped_space(env, env.action_space), **options
         )
 
     def reset(
@@ -64,25 +64,25 @@ class BonusWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, float(rewards.total), terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
-        """The bonus, its scale and the windows; the environment itself is not part of it."""
+        """The bonus, its scale and the windows, without the environment."""
         return self.stream.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a ``state_dict``."""
         self.stream.load_state_dict(state)
 
 
 class BonusVectorWrapper(VectorWrapper):
     """Adds the bonus to the rewards of a vector environment, and trains it.
 
-    ``info["reward_extrinsic"]`` and ``info["reward_intrinsic"]`` keep the two streams apart.
-    Steps that only reset (NEXT_STEP) are not paid for. Actions that a ClipAction clips are seen
-    clipped, but for one inside of an AsyncVectorEnv, which hides it: put it around this wrapper.
+    ``info`` has ``reward_extrinsic`` and ``reward_intrinsic``. Steps that only reset (NEXT_STEP)
+    have no bonus. The bonus sees actions as clipped by a ClipAction wrapper, except for one inside
+    of an AsyncVectorEnv: put that around this wrapper instead.
 
     Args:
-        env: The environment. Its ``metadata["autoreset_mode"]`` says how it resets.
+        env: The vector environment.
         bonus: The intrinsic reward.
-        autoreset_mode: For environments that do not say it.
+        autoreset_mode: For environments without ``metadata["autoreset_mode"]``.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ...
     """
 
@@ -98,11 +98,11 @@ class BonusVectorWrapper(VectorWrapper):
         mode = autoreset_mode or env.metadata.get("autoreset_mode")
         if mode is None:
             raise ValueError(
-                f"{env} does not say how it resets (no metadata['autoreset_mode']): give "
+                f"{env} has no metadata['autoreset_mode']: give "
                 "autoreset_mode=AutoresetMode.SAME_STEP, NEXT_STEP or DISABLED."
             )
         self.autoreset_mode = AutoresetMode(mode)
-        actions = _received_actions(env, env.single_action_space)
+        actions = _clipped_space(env, env.single_action_space)
         self.stream = BonusStream(
             bonus, env.num_envs, env.single_observation_space, actions, **options
         )
@@ -111,7 +111,7 @@ class BonusVectorWrapper(VectorWrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        # Taken out first: Gymnasium's own environments remove it from the dict.
+        # Read first: Gymnasium's own environments remove it from the dict.
         which = None if options is None else options.get("reset_mask")
         observations, info = self.env.reset(seed=seed, options=options)
         self.stream.start(observations, which)
@@ -130,19 +130,19 @@ class BonusVectorWrapper(VectorWrapper):
             actions, observations, extrinsic, ended, finals=finals, ignored=ignored
         )
         self._ended = ended if ignored is None else ended & ~ignored
-        paid = np.ones_like(ended) if ignored is None else ~ignored
+        real = np.ones_like(ended) if ignored is None else ~ignored
         info = dict(info)
         for name, part in (("extrinsic", rewards.extrinsic), ("intrinsic", rewards.intrinsic)):
-            info |= {f"reward_{name}": part.numpy(), f"_reward_{name}": paid.copy()}
+            info |= {f"reward_{name}": part.numpy(), f"_reward_{name}": real.copy()}
         total = rewards.total.numpy().astype(np.asarray(extrinsic).dtype)
         return observations, total, terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
-        """The bonus, its scale and the windows; the environment itself is not part of it."""
+        """The bonus, its scale and the windows, without the environment."""
         return {"stream": self.stream.state_dict(), "ended": self._ended.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
+        """Restores a ``state_dict``."""
         self.stream.load_state_dict(state["stream"])
         self._ended = np.array(state["ended"], dtype=bool)
 
@@ -154,18 +154,15 @@ wrap_vector = BonusVectorWrapper
 """Adds a bonus to a vector environment's rewards: ``wrap_vector(env, MIMEx())``."""
 
 
-def _received_actions(env: Any, space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """The space of what an environment receives of actions of a space, in the same units.
-
-    It is another one where a ClipAction takes any numbers and hands on those inside of its bounds.
-    """
+def _clipped_space(env: Any, space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The action space after clipping by ClipAction wrappers, in the units of ``space``."""
     while isinstance(env, gymnasium.Wrapper | VectorWrapper | SyncVectorEnv):
         inner = env.envs[0] if isinstance(env, SyncVectorEnv) else env.env
         if isinstance(env, ClipAction | vector.ClipAction):
             found: spaces.Space[Any] = getattr(inner, "single_action_space", inner.action_space)
             return found
         if isinstance(env, gymnasium.ActionWrapper | VectorActionWrapper):
-            return space  # of other units from here on
+            return space  # other units from here on
         env = inner
     return space
 
@@ -176,14 +173,14 @@ def _finals(info: Mapping[str, Any], ended: np.ndarray[Any, Any]) -> list[Any]:
     if finals is None:
         raise ValueError(
             "episodes ended, but info has no 'final_obs', which an environment with "
-            "AutoresetMode.SAME_STEP gives beside the next episode's first observation. If it "
-            "resets otherwise, say so: autoreset_mode=..."
+            "AutoresetMode.SAME_STEP returns with the next episode's first observation. If it "
+            "has another mode, give autoreset_mode=..."
         )
     return [_single(finals, n) for n in np.flatnonzero(ended).tolist()]
 
 
 def _single(values: Any, n: int) -> Any:
-    """The n-th of a batch, which may be a mapping."""
+    """The n-th value of a batch, which may be a mapping."""
     if isinstance(values, Mapping):
         return {key: _single(value, n) for key, value in values.items()}
     return values[n]

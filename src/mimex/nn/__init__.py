@@ -1,1 +1,1 @@
-"""Networks and running statistics: parts that know nothing of reinforcement learning."""
+"""Networks, running statistics and parallel execution; nothing specific to RL."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from mimex.nn.conv import as_batch
+from mimex.nn.networks import as_batch
 from mimex.nn.transformer import blocks, init_linear, sinusoidal_positions
 from mimex.nn.vit import ViT
 

@@ -1,21 +1,17 @@
-"""Work on slices of a batch in parallel, on threads of this process.
+"""Chunks of a batch in parallel, on threads of this process.
 
-PyTorch splits every single operation over its threads, and at the sizes of this package (a
-thousand rows, a hundred wide) waiting for one another costs as much as the work. Here each thread
-takes a whole slice through the whole network instead. Results do not depend on the number of
-threads: slices are the same, and their results come back in order.
+PyTorch splits every single operation over its threads. At the sizes of this package (a thousand
+rows, a hundred wide) synchronization then costs as much as the computation. Here each thread takes
+a whole chunk through the whole network instead. Results do not depend on the number of threads.
 
-Unless told otherwise by ``use_workers``, as many threads are used as PyTorch has, and PyTorch gets
-them back after each call.
+By default as many threads are used as PyTorch has; see ``use_workers``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -27,134 +23,78 @@ Rows = TypeVar("Rows", Tensor, range, list[Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Numbers of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in malloc.h, and sizes in bytes.
-_MALLOC_OPTIONS = {-1: 1 << 30, -2: 1 << 26, -3: 1 << 30}
+CHUNKS_AT_ONCE = 8
+"""Chunks whose gradients are held before they are summed, which bounds the memory."""
 
-_chosen: int | None = None  # workers, where use_workers was called
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
+_workers: int | None = None  # set by use_workers
+_pools: dict[int, ThreadPoolExecutor] = {}  # by number of threads
+_local = threading.local()  # .is_worker in the threads of a pool
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pools.clear)
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def keep_memory() -> None:
-    """Lets the allocator of Linux keep what tensors free instead of handing it back each time.
-
-    By default glibc returns arrays of a megabyte to the system, which then clears them page by
-    page when the next one is made: measured at 10 % of PPO's update, 30 % on two threads.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
-        if mallopt is not None:
-            for option, size in _MALLOC_OPTIONS.items():
-                mallopt(option, size)
-
-
 def use_workers(count: int | None) -> None:
-    """Lets ``in_order`` always work on so many threads; single operations then stay on one thread.
-
-    A training loop of one's own gains from it, since nothing is handed to and fro.
+    """Sets the number of worker threads; single PyTorch operations then use one thread.
 
     Args:
-        count: Threads; 1 works in the calling thread alone, None on as many as PyTorch has, as is
-            the case at the start.
+        count: Threads; None for as many as PyTorch has, which is the default.
     """
-    global _chosen
+    global _workers
     if count is not None:
         if count < 1:
             raise ValueError(f"count={count} must be at least 1, or None.")
         torch.set_num_threads(1)
-    _chosen = count
+    _workers = count
 
 
-def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The function's results for all items, in their order.
+def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Applies a function to all items on the worker threads; results are in order.
 
-    PyTorch's gradient mode belongs to a thread: the function must set its own.
+    PyTorch's gradient mode is per thread: the function must set its own.
     """
     threads = torch.get_num_threads()
-    workers = min(_chosen or threads, len(items))
-    if workers < 2 or _working.here:
+    workers = min(_workers or threads, len(items))
+    if workers < 2 or getattr(_local, "is_worker", False):
         return [function(item) for item in items]
-    results: dict[int, Result] = {}
-    todo = iter(enumerate(items))
-
-    def work() -> None:
-        _working.here = True
-        try:
-            for place, item in todo:
-                results[place] = function(item)
-        finally:
-            _working.here = False
-            deque(todo, maxlen=0)  # after an error there is nothing more to do
-
+    if workers not in _pools:
+        _pools[workers] = ThreadPoolExecutor(workers, "mimex", _mark_worker)
     torch.set_num_threads(1)
     try:
-        others = [_helpers(workers - 1).submit(work) for _ in range(workers - 1)]
+        jobs = [_pools[workers].submit(function, item) for item in items]
         try:
-            work()
+            return [job.result() for job in jobs]
         finally:
-            wait(others)
-        for other in others:
-            other.result()
+            wait([job for job in jobs if not job.cancel()])
     finally:
         torch.set_num_threads(threads)
-    return [results[place] for place in range(len(items))]
 
 
-class _Working(threading.local):
-    """Whether this thread is at work on items of ``in_order``."""
-
-    here = False
+def _mark_worker() -> None:
+    _local.is_worker = True
 
 
-_working = _Working()
-
-
-def _helpers(count: int) -> ThreadPoolExecutor:
-    """The threads beside the calling one, which are kept from call to call."""
-    global _pool, _pool_size
-    if _pool is None or _pool_size != count:
-        if _pool is not None:
-            _pool.shutdown()
-        _pool = ThreadPoolExecutor(count, "mimex")
-        _pool_size = count
-    return _pool
-
-
-def _forget_workers() -> None:
-    """Threads do not follow into a forked process; it makes its own."""
-    global _pool
-    _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_workers)
-
-
-def pieces(rows: Rows, size: int) -> list[Rows]:
-    """Rows in pieces of ``size``, of which the last may be shorter; none of no rows."""
+def split_rows(rows: Rows, size: int) -> list[Rows]:
+    """Splits rows into chunks of ``size``, of which the last may be shorter."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def cuts(size: int, most: int) -> list[slice]:
-    """Slices of up to ``most`` that follow each other, up to ``size``."""
-    return [slice(start, min(start + most, size)) for start in range(0, size, most)]
+def chunk_slices(count: int, size: int) -> list[slice]:
+    """Slices that split ``count`` rows into chunks of up to ``size``."""
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def summed(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
-    """Sums over parts in their order: bit for bit the same on any number of threads."""
+def sum_tensors(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
+    """Sums tuples of tensors in order, into the tensors of the first."""
     total = list(parts[0])
     for part in parts[1:]:
         torch._foreach_add_(total, part)
     return total
-
-
-CHUNKS_AT_ONCE = 8
-"""Chunks whose gradients may wait to be summed: bounds the memory."""
 
 
 def summed_gradients(
@@ -164,30 +104,30 @@ def summed_gradients(
 ) -> tuple[list[Result], list[Tensor | None]]:
     """Gradients of a loss that is a sum over chunks, computed on the worker threads.
 
-    Chunks are summed in order: the result is bit for bit the same for any number of threads.
+    Chunks are summed in order: the result is bitwise the same for any number of threads.
 
     Args:
-        loss: Returns the loss of a chunk, and anything that is to be kept with it.
-        chunks: The parts of a batch.
+        loss: Returns the loss of a chunk, and any further result.
+        chunks: The chunks of a batch.
         parameters: The gradient is taken with respect to these.
 
     Returns:
-        What ``loss`` returned beside the losses, and the gradient of each parameter; None for a
-        parameter that no loss depends on.
+        The further results of ``loss``, and the gradient of each parameter; None for a parameter
+        that no loss depends on.
     """
 
     def work(chunk: Item) -> tuple[Result, tuple[Tensor | None, ...]]:
         with torch.enable_grad():
-            value, kept = loss(chunk)
+            value, result = loss(chunk)
             if not value.requires_grad:
-                return kept, (None,) * len(parameters)
-            return kept, torch.autograd.grad(value, parameters, allow_unused=True)
+                return result, (None,) * len(parameters)
+            return result, torch.autograd.grad(value, parameters, allow_unused=True)
 
     results: list[Result] = []
     total: list[Tensor | None] = [None] * len(parameters)
-    for group in pieces(list(chunks), CHUNKS_AT_ONCE):
-        for kept, gradients in in_order(work, group):
-            results.append(kept)
+    for group in split_rows(list(chunks), CHUNKS_AT_ONCE):
+        for result, gradients in parallel_map(work, group):
+            results.append(result)
             for i, gradient in enumerate(gradients):
                 before = total[i]
                 if before is not None and gradient is not None:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 Result = TypeVar("Result")
 
-PATIENCE = timedelta(days=1)
+TIMEOUT = timedelta(days=1)
 """Timeout of all operations: the other processes wait while the first evaluates. A process that has
 ended is noticed at once."""
 
@@ -51,11 +51,11 @@ _this = Rank()
 
 def rank_from_environment() -> Rank | None:
     """The rank set by torchrun; None without torchrun or with one process."""
-    told = os.environ
-    if not all(name in told for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+    env = os.environ
+    if not all(name in env for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
-    rank, size = int(told["RANK"]), int(told["WORLD_SIZE"])
-    local = int(told.get("LOCAL_RANK", rank)), int(told.get("LOCAL_WORLD_SIZE", size))
+    rank, size = int(env["RANK"]), int(env["WORLD_SIZE"])
+    local = int(env.get("LOCAL_RANK", rank)), int(env.get("LOCAL_WORLD_SIZE", size))
     return Rank(rank, size, *local) if size > 1 else None
 
 
@@ -92,9 +92,9 @@ def init(store: Any = None) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # not reachable from other machines
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     rank, size = _this.rank, _this.size
-    _together(
+    _collective(
         lambda: dist.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=PATIENCE
+            backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
         )
     )
 
@@ -104,7 +104,7 @@ def mean(values: Tensor) -> Tensor:
     if _this.size == 1:
         return values
     total = values.clone()
-    _together(lambda: dist.all_reduce(total))
+    _collective(lambda: dist.all_reduce(total))
     return total.div_(_this.size)
 
 
@@ -112,8 +112,10 @@ def all_gather(rows: Tensor, dim: int = 0) -> Tensor:
     """Concatenates tensors of the same shape along a dimension, in the order of ranks."""
     if _this.size == 1:
         return rows
-    parts = [torch.empty_like(rows, memory_format=torch.contiguous_format) for _ in _ranks()]
-    _together(lambda: dist.all_gather(parts, rows.contiguous()))
+    parts = [
+        torch.empty_like(rows, memory_format=torch.contiguous_format) for _ in range(_this.size)
+    ]
+    _collective(lambda: dist.all_gather(parts, rows.contiguous()))
     return torch.cat(parts, dim)
 
 
@@ -132,11 +134,11 @@ def broadcast_bytes(content: bytes = b"") -> bytes:
     """The bytes of rank 0, in all processes."""
     if _this.size == 1:
         return content
-    held = np.zeros(int(all_gather(torch.tensor([len(content)]))[0]), np.uint8)
+    buffer = np.zeros(int(all_gather(torch.tensor([len(content)]))[0]), np.uint8)
     if _this.rank == 0:
-        held[:] = np.frombuffer(content, np.uint8)
-    _together(lambda: dist.broadcast(torch.from_numpy(held), src=0))
-    return held.tobytes()
+        buffer[:] = np.frombuffer(content, np.uint8)
+    _collective(lambda: dist.broadcast(torch.from_numpy(buffer), src=0))
+    return buffer.tobytes()
 
 
 def all_gather_object(value: Any) -> list[Any]:
@@ -161,20 +163,16 @@ def average_gradients(parameters: Sequence[Tensor], values: Tensor) -> Tensor:
     if _this.size == 1:
         return values
     gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-    there = torch.tensor([p.grad is not None for p in parameters]).to(values)
-    flat = torch.cat([values, there, *(gradient.flatten() for gradient in gradients)])
-    sizes = [len(values), len(there), *(p.numel() for p in parameters)]
-    values, there, *means = torch.split(mean(flat), sizes)
-    for parameter, has, gradient in zip(parameters, there.tolist(), means, strict=True):
+    present = torch.tensor([p.grad is not None for p in parameters]).to(values)
+    flat = torch.cat([values, present, *(gradient.flatten() for gradient in gradients)])
+    sizes = [len(values), len(present), *(p.numel() for p in parameters)]
+    values, present, *means = torch.split(mean(flat), sizes)
+    for parameter, has, gradient in zip(parameters, present.tolist(), means, strict=True):
         parameter.grad = gradient.view_as(parameter) if has else None
     return values
 
 
-def _ranks() -> range:
-    return range(_this.size)
-
-
-def _together(operation: Callable[[], Result]) -> Result:
+def _collective(operation: Callable[[], Result]) -> Result:
     try:
         return operation()
     except RuntimeError as error:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mimex.nn import processes
+from mimex.nn.state import require_same
 
 
 class RunningMeanStd:
@@ -16,7 +17,7 @@ class RunningMeanStd:
 
     Args:
         shape: Shape of one item; ``()`` for scalars.
-        device: Where the statistics live.
+        device: PyTorch device of the statistics.
     """
 
     def __init__(self, shape: tuple[int, ...] = (), device: torch.device | str = "cpu") -> None:
@@ -31,7 +32,7 @@ class RunningMeanStd:
             var, mean = torch.var_mean(items.detach().double(), dim=0, correction=0)
             self._merge(len(items), mean, var)
 
-    def update_together(self, items: Tensor) -> None:
+    def update_distributed(self, items: Tensor) -> None:
         """Adds the items of all processes, ``(n, *shape)`` each."""
         if processes.size() == 1:
             self.update(items)
@@ -58,7 +59,7 @@ class RunningMeanStd:
 
     @property
     def std(self) -> Tensor:
-        """The standard deviation, kept away from zero."""
+        """Standard deviation, at least 1e-4."""
         return (self.var + 1e-8).sqrt()
 
     def normalize(self, items: Tensor, clip: float) -> Tensor:
@@ -74,19 +75,12 @@ class RunningMeanStd:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
-        for name in ("mean", "var"):
-            if tuple(state[name].shape) != self.shape:
-                raise ValueError(
-                    f"the saved {name} has shape {tuple(state[name].shape)}; expected "
-                    f"{self.shape}: it is the state of other statistics."
-                )
-            if not bool(state[name].isfinite().all()):
-                raise ValueError(f"the saved {name} has numbers that are not finite.")
-        mean, var = (
-            state[name].to(self.mean.device, torch.float64).clone() for name in ("mean", "var")
-        )
+        moments = {name: state[name] for name in ("mean", "var")}
+        require_same({"mean": self.mean, "var": self.var}, moments, "these statistics")
         self.count = int(state["count"])
-        self.mean, self.var = mean, var
+        self.mean, self.var = (
+            value.to(self.mean.device, torch.float64).clone() for value in moments.values()
+        )
 
 
 class Normalizer:
@@ -121,7 +115,7 @@ class Normalizer:
         self._codes = torch.zeros(size, dtype=torch.bool, device=device) if codes is None else codes
         self.follow, self.clip = follow, clip
         self._seen = RunningMeanStd((size,), device=device)
-        self._new = RunningMeanStd((size,), device=device)  # since the processes last met
+        self._new = RunningMeanStd((size,), device=device)  # since the last sync of the processes
         self._mean, self._scale = torch.zeros(size, device=device), torch.ones(size, device=device)
 
     def __call__(self, vectors: Tensor) -> Tensor:

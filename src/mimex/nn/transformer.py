@@ -34,6 +34,13 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Maps ``(B, L, C)`` to ``(B, L, C)``; ``bias`` is added to the attention scores."""
+        if x.shape[1] == 1 and bias is None:
+            # A single token attends to itself. MIMEx's encoder sees one step with the paper's time
+            # masks (T = 5, 70 %): this saves a seventh to a fifth of a training step.
+            width = x.shape[2]
+            values = F.linear(x, self.qkv.weight[2 * width :], self.qkv.bias[2 * width :])
+            alone: Tensor = self.proj(values)
+            return alone
         qkv = self.qkv(x).unflatten(2, (3, self.heads, -1))  # (B, L, 3, H, C / H)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (B, H, L, C / H) each
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)

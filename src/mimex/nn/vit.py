@@ -14,14 +14,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from mimex.files import replacing
-from mimex.nn.conv import as_batch
+from mimex.nn.networks import as_batch
 from mimex.nn.transformer import Block
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of red, green and blue in ImageNet's images between 0 and 1: what MAE and MVP trained on."""
+"""Per-channel mean and std of ImageNet in [0, 1], which MAE and MVP were trained with."""
 
 CHUNK = 32
-"""Images that pass at once, which bounds the memory: 39 MB in the widest layer at 224 pixels."""
+"""Images per forward pass, which bounds the memory: 39 MB in the widest layer at 224 pixels."""
 
 SOURCES = (
     "MVP's ViT-S/16 (vits-mae-hoi.pth, the paper's, by mvp.load in github.com/ir413/mvp; 12 "
@@ -35,32 +35,32 @@ architecture follows from the shapes of the weights."""
 
 PATCHES = "patch_embed.proj.weight"
 
-# Parts of MAE's pretraining and of timm's classifiers that an encoder has no use for.
+# Prefixes of weights that the encoder does not use: MAE's decoder and timm's classifier.
 _IGNORED = ("decoder", "mask_token", "head", "fc_norm")
 
 
 class PatchEmbed(nn.Module):
-    """Cuts an image into squares and projects each."""
+    """Splits an image into patches and projects each."""
 
     def __init__(self, patch: int, width: int) -> None:
         super().__init__()
         self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Turns ``(B, 3, H, W)`` into ``(B, patches, width)``, row by row."""
+        """Maps ``(B, 3, H, W)`` to ``(B, patches, width)``, in row-major order."""
         patches: Tensor = self.proj(images)
         return patches.flatten(2).transpose(1, 2)
 
 
 class ViT(nn.Module):
-    """Images of bytes in; the class token before the final norm out, as MVP takes it.
+    """Vision transformer; its output is the class token before the final norm, as in MVP.
 
     Args:
         image_size: Height and width of the images (pixels), a multiple of ``patch``.
-        heads: Attention heads: 12 in MVP's ViT-S, 6 in timm's. Weights do not tell, and fit
-            both; with the wrong number the features are wrong.
-        width: Numbers per token, and of the feature that comes out.
-        depth: Transformer blocks.
+        heads: Attention heads: 12 in MVP's ViT-S, 6 in timm's. The shapes of the weights fit any
+            number of heads, but the features are right for one only.
+        width: Token and output width.
+        depth: Number of transformer blocks.
         patch: Height and width of a patch (pixels).
     """
 
@@ -89,20 +89,13 @@ class ViT(nn.Module):
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + (image_size // patch) ** 2, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        for name, colours in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
-            self.register_buffer(name, torch.tensor(colours).view(3, 1, 1) * 255, persistent=False)
+        for name, channels in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
+            self.register_buffer(name, torch.tensor(channels).view(3, 1, 1) * 255, persistent=False)
         nn.init.normal_(self.cls_token, std=0.02)
         nn.init.normal_(self.pos_embed, std=0.02)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Encodes images.
-
-        Args:
-            images: ``(..., 3, H, W)`` uint8.
-
-        Returns:
-            ``(..., width)``.
-        """
+        """Maps uint8 images ``(..., 3, H, W)`` to ``(..., width)``."""
         chunks = torch.split(as_batch(images, self.image_size), CHUNK)
         encoded = torch.cat([self._class_token(chunk) for chunk in chunks])
         return encoded.view(*images.shape[:-3], self.features)
@@ -176,18 +169,18 @@ def load_encoder(path: Path, *, image_size: int = 224, heads: int = 12) -> ViT:
 
 
 def load_pretrained(network: ViT, path: Path) -> None:
-    """Puts the weights of an MAE, MVP or timm checkpoint into a network, and freezes it.
+    """Loads an MAE, MVP or timm checkpoint and freezes the network.
 
-    Positions are interpolated where the file's images were of another size.
+    Positional embeddings are interpolated if the checkpoint has another image size.
 
     Args:
-        network: A ViT of the file's width and depth, and number of heads.
-        path: A ``.safetensors`` file, or one of ``torch.save`` with tensors only (nothing in it
-            is executed), as it is or under the key ``model``.
+        network: A ViT with the width, depth and number of heads of the checkpoint.
+        path: A ``.safetensors`` file, or a ``torch.save`` file of tensors, at the top level or
+            under the key ``model``. No code in it is executed.
 
     Raises:
-        FileNotFoundError: If there is no such file; the message says where to find one.
-        ValueError: If the file cannot be read, or holds another network.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be read, or has the weights of another network.
     """
     _require_file(path)
     weights = {name: value for name, value in _read(path).items() if not name.startswith(_IGNORED)}
@@ -240,20 +233,20 @@ def _read(path: Path) -> dict[str, Tensor]:
         content = content["model"]
     if not isinstance(content, dict) or not all(isinstance(x, Tensor) for x in content.values()):
         raise ValueError(
-            f"{path} holds no weights by name, nor under 'model'. Expected those of {SOURCES}."
+            f"{path} has no weights by name, nor under 'model'. Expected those of {SOURCES}."
         )
     return content
 
 
 def _fit_positions(positions: Tensor, ours: Tensor, path: Path) -> Tensor:
-    """Positions ``(1, 1 + n * n, C)`` of the file, interpolated to the grid of our images."""
+    """Interpolates positional embeddings ``(1, 1 + n * n, C)`` to the network's grid."""
     if positions.shape == ours.shape or positions.ndim != 3 or positions.shape[2] != ours.shape[2]:
-        return positions  # fits, or is refused with the other shapes
+        return positions  # fits, or is rejected with the other shapes
     cls_token, grid = positions[:, :1], positions[:, 1:]
     old, new = (round((table.shape[1] - 1) ** 0.5) for table in (positions, ours))
     if old**2 != grid.shape[1]:
         raise ValueError(
-            f"{path} has positions for {grid.shape[1]} patches, which make no square; expected "
+            f"{path} has positions for {grid.shape[1]} patches, which is not a square; expected "
             f"{new * new}, or another square to interpolate from."
         )
     square = grid.float().transpose(1, 2).reshape(1, -1, old, old)  # (1, C, n, n)

@@ -74,7 +74,7 @@ def test_a_second_learn_that_resets_in_mid_episode_starts_a_window():
     model.learn(2)
     buffer = model.replay_buffer
     assert buffer.observations[:6, 0, 1:3].tolist() == [[0, t] for t in range(4)] + [[1, 0], [1, 1]]
-    assert buffer._ages[:6, 0].tolist() == [0, 1, 2, 3, 0, 1]
+    assert buffer._episode_step[:6, 0].tolist() == [0, 1, 2, 3, 0, 1]
 
 
 def test_the_critics_targets_move_with_the_bonus():

@@ -120,9 +120,9 @@ def test_multi_discrete_actions_reach_the_bonus():
 
 def test_at_once_without_the_buffer_class_still_rewards():
     env = BonusVecEnv(cartpole(), RND())
-    env.at_once()
+    env.rollout_bonus()
     PPO("MlpPolicy", env, **FAST).learn(32)
-    assert env.stream.paid["intrinsic"] > 0
+    assert env.stream.reward_sums["intrinsic"] > 0
     assert env.stream.transitions == 32
 
 
@@ -130,7 +130,7 @@ def test_a_model_whose_environments_have_no_bonus_fails_at_its_first_rollout():
     env = BonusVecEnv(cartpole(), RND())
     buffers = {
         "rollout_buffer_class": BonusRolloutBuffer,
-        "rollout_buffer_kwargs": {"bonus": env.at_once()},
+        "rollout_buffer_kwargs": {"bonus": env.rollout_bonus()},
     }
     model = PPO("MlpPolicy", env.venv, **buffers, **FAST)
     with pytest.raises(RuntimeError, match=r"saw 0 of the 16 steps.*with_bonus\(env, bonus\)"):
@@ -149,7 +149,7 @@ def test_what_is_no_bonus_of_the_buffer_is_refused_with_the_remedy():
                 "MlpPolicy", env, **FAST,
                 rollout_buffer_class=BonusRolloutBuffer, rollout_buffer_kwargs={"bonus": wrong},
             )  # fmt: skip
-    for wrong in (RND(), env.at_once()):
+    for wrong in (RND(), env.rollout_bonus()):
         with pytest.raises(TypeError, match="off_policy=True"):
             SAC(
                 "MlpPolicy", "Pendulum-v1", device="cpu", buffer_size=9,
@@ -169,8 +169,3 @@ def test_playing_with_a_trained_policy_keeps_nothing():
         for _ in range(20):
             env.step(np.zeros(2, int))
         assert env.stream._rollout == []
-
-
-def test_normalize_is_refused_with_what_does_it():
-    with pytest.raises(TypeError, match=r"no normalize=.*MIMEx\(normalize=True\).*VecNormalize"):
-        BonusVecEnv(cartpole(), MIMEx(), normalize=True)

@@ -47,7 +47,7 @@ def at_once(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
         n_epochs=1,
         device="cpu",
         rollout_buffer_class=BonusRolloutBuffer,
-        rollout_buffer_kwargs={"bonus": wrapped.at_once()},
+        rollout_buffer_kwargs={"bonus": wrapped.rollout_bonus()},
     )
 
 
@@ -70,7 +70,7 @@ def test_dict_observations_need_no_other_class(key, width):
     assert replayed.feature_dim == width
 
 
-def test_an_unknown_key_is_told():
+def test_an_unknown_key_is_an_error():
     with pytest.raises(ValueError, match=r"view=\['a', 'z'\] is no part.*'a', 'b', 'c'"):
         BonusVecEnv(DummyVecEnv([Pair]), RND(), view=["a", "z"])
 
@@ -84,7 +84,7 @@ def test_icm_takes_its_sizes_from_the_environment():
     assert (bonus.action_dim, bonus.discrete) == (1, False)
 
 
-def test_at_once_below_vec_normalize_is_sized_beside_the_normalized_reward():
+def test_inside_of_vec_normalize_the_bonus_is_added_to_normalized_rewards():
     env, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
     seen = []
 
@@ -92,7 +92,7 @@ def test_at_once_below_vec_normalize_is_sized_beside_the_normalized_reward():
         def _on_rollout_end(self):
             super()._on_rollout_end()
             rewards = np.abs(self.model.rollout_buffer.rewards).mean()
-            seen.append((env.stream.paid["intrinsic"] / 32, rewards))
+            seen.append((env.stream.reward_sums["intrinsic"] / 32, rewards))
 
     model.learn(320, callback=Look())
     earned, normalized = seen[-1][0] - seen[-2][0], seen[-1][1]
@@ -171,10 +171,12 @@ def test_a_model_loaded_without_its_bonus_says_so_before_a_rollout_is_lost(tmp_p
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2), RND())
     loaded = PPO.load(tmp_path / "model", env=env, device="cpu")
     loaded.predict(env.reset())
-    with pytest.raises(RuntimeError, match=r"mimex.interop.sb3.save and load.*env.at_once\(\)"):
+    with pytest.raises(
+        RuntimeError, match=r"mimex.interop.sb3.save and load.*env.rollout_bonus\(\)"
+    ):
         loaded.learn(32)
     assert env.stream.transitions <= 2
-    loaded.rollout_buffer.bonus = env.at_once()
+    loaded.rollout_buffer.bonus = env.rollout_bonus()
     loaded.learn(32)
 
 

@@ -129,7 +129,7 @@ def test_vec_normalize_on_either_side(bonus_outside):
     model = trained_ppo(env)
     assert model.get_vec_normalize_env() is not None
     assert bonus.steps == 2
-    assert env.stream.paid["intrinsic"] > 0
+    assert env.stream.reward_sums["intrinsic"] > 0
 
 
 def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
@@ -217,7 +217,7 @@ def ppo(env, at_once, **kwargs):
     if at_once:
         kwargs |= {
             "rollout_buffer_class": BonusRolloutBuffer,
-            "rollout_buffer_kwargs": {"bonus": env.at_once()},
+            "rollout_buffer_kwargs": {"bonus": env.rollout_bonus()},
         }
     return PPO(
         "MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, seed=0, device="cpu", **kwargs
@@ -241,7 +241,7 @@ def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(normalize)
     assert np.abs(returns[1]).max() > 0
 
 
-def test_each_window_is_learned_once_in_pieces():
+def test_each_window_is_learned_once_in_chunks():
     bonus = RND()
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), bonus, learn_every=24)
     ppo(env, at_once=True).learn(128)
@@ -263,7 +263,7 @@ def test_the_reward_of_vec_normalize_is_joined_by_the_bonus_as_it_is():
     inner = BonusVecEnv(
         make_vec_env("Pendulum-v1", 2, seed=0), bonus, beta=BonusScale(1.0, normalize=False)
     )
-    held = inner.at_once()
+    held = inner.rollout_bonus()
     buffers = {"rollout_buffer_class": BonusRolloutBuffer, "rollout_buffer_kwargs": {"bonus": held}}
     model = PPO("MlpPolicy", VecNormalize(inner), n_steps=8, batch_size=8, device="cpu", **buffers)
     model.learn(16)
@@ -284,7 +284,7 @@ def test_dict_observations():
     model = A2C(
         "MultiInputPolicy", env, n_steps=4, device="cpu",
         rollout_buffer_class=BonusDictRolloutBuffer,
-        rollout_buffer_kwargs={"bonus": env.at_once()},
+        rollout_buffer_kwargs={"bonus": env.rollout_bonus()},
     )  # fmt: skip
     model.learn(4)
     assert (model.rollout_buffer.rewards >= 1.0).all()
@@ -303,7 +303,7 @@ def test_saved_and_loaded_it_goes_on_and_a_bare_pickle_says_what_is_missing(tmp_
     loaded.learn(64)
     assert env.stream.bonus.steps == 4
     bare = PPO.load(tmp_path / "model.zip", env=environments(), device="cpu")
-    with pytest.raises(RuntimeError, match="holds no bonus"):
+    with pytest.raises(RuntimeError, match="no bonus"):
         bare.learn(64)
 
 
@@ -342,7 +342,7 @@ class Ends(gymnasium.Env):
 def test_at_once_the_scale_and_the_log_see_the_reward_of_the_goal():
     env = BonusVecEnv(DummyVecEnv([Ends] * 2), NotingBonus(2, lambda w: torch.ones(len(w))))
     ppo(env, at_once=True).learn(64)
-    assert env.stream.paid["extrinsic"] == 4.0 * 2 * (32 // 3)
+    assert env.stream.reward_sums["extrinsic"] == 4.0 * 2 * (32 // 3)
     assert env.stream.scale.state_dict()["unrewarded"] < 3  # steps since the last goal
     assert env.stream.report["bonus/share"] < 0.5
 
@@ -361,14 +361,14 @@ def test_at_once_values_that_are_added_at_time_limits_are_no_reward(normalized):
 
     kwargs = {
         "rollout_buffer_class": BonusRolloutBuffer,
-        "rollout_buffer_kwargs": {"bonus": inner.at_once()},
+        "rollout_buffer_kwargs": {"bonus": inner.rollout_bonus()},
     }
     model = ppo(Seen(inner, norm_reward=normalized), at_once=False, **kwargs)
     with torch.no_grad():
         model.policy.value_net.bias.fill_(50.0)
     model.learn(128)
-    before = inner.stream.paid["extrinsic"]
+    before = inner.stream.reward_sums["extrinsic"]
     seen.clear()
     model.learn(64, reset_num_timesteps=False)
-    paid = inner.stream.paid["extrinsic"] - before
+    paid = inner.stream.reward_sums["extrinsic"] - before
     assert paid == pytest.approx(np.abs(np.stack(seen)).sum(), rel=0.02 if normalized else 0)

@@ -1,4 +1,4 @@
-"""What both buffers with a bonus share: how they get it, and that pickles leave it out."""
+"""Base classes of both buffers with a bonus."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from typing import Any, ClassVar, Self
 from gymnasium import spaces
 
 
-class LeftOutOfPickles:
-    """Goes into pickles, which Stable-Baselines3 makes of models and buffers, without a bonus."""
+class NotPickled:
+    """A bonus that Stable-Baselines3's pickles of models and buffers leave out.
+
+    Attributes:
+        one_line: The code that gives a bonus to a model, for messages.
+        replacement: The code that gives a new bonus to a loaded model, for messages.
+    """
 
     bonus: Any
     one_line: ClassVar[str]
-    """What a user writes to give a bonus to a model."""
     replacement: ClassVar[str]
-    """What a user writes to go on with a new one."""
 
-    def require(self) -> None:
-        """Refuses to go on without a bonus, and says where it went."""
+    def require_bonus(self) -> None:
+        """Raises RuntimeError if the bonus was lost in a pickle."""
         if self.bonus is None:
             raise RuntimeError(
-                "this model or replay buffer came out of a file of Stable-Baselines3, which holds "
-                "no bonus: save and load it with mimex.interop.sb3.save and load, or go on with a "
-                f"bonus that has learned nothing: {self.replacement}."
+                "this model or replay buffer was loaded from a file of Stable-Baselines3, which "
+                "contains no bonus: save and load it with mimex.interop.sb3.save and load, or "
+                f"continue with a new bonus: {self.replacement}."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -30,17 +33,16 @@ class LeftOutOfPickles:
 
 
 class BonusBuffer:
-    """A buffer of Stable-Baselines3 with a bonus; for Dict observations it makes ``for_dicts``.
+    """A buffer of Stable-Baselines3 with a bonus; for Dict observations it creates ``for_dicts``.
 
     Args:
-        args: As of Stable-Baselines3's.
-        bonus: What ``env.at_once()`` gave, or a ``ReplayBonus``.
-        pays: The name of ``bonus`` in version 0.1.
-        kwargs: As of Stable-Baselines3's.
+        args: As of Stable-Baselines3's buffer.
+        bonus: A ``ReplayBonus``, or the result of ``BonusVecEnv.rollout_bonus``.
+        kwargs: As of Stable-Baselines3's buffer.
     """
 
     for_dicts: ClassVar[type[BonusBuffer]]
-    takes: ClassVar[type[LeftOutOfPickles]]
+    takes: ClassVar[type[NotPickled]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
@@ -48,8 +50,7 @@ class BonusBuffer:
         made: Self = super().__new__(chosen)
         return made
 
-    def __init__(self, *args: Any, bonus: Any = None, pays: Any = None, **kwargs: Any) -> None:
-        bonus = bonus if pays is None else pays
+    def __init__(self, *args: Any, bonus: Any = None, **kwargs: Any) -> None:
         if not isinstance(bonus, self.takes):
             raise TypeError(
                 f"the {type(self).__name__} was given bonus={bonus!r}; expected a "

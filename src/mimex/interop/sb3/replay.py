@@ -1,7 +1,6 @@
-"""The bonus for off-policy algorithms of Stable-Baselines3, computed when steps are sampled.
+"""The bonus for off-policy algorithms of Stable-Baselines3, computed when transitions are sampled.
 
-A bonus that was stored with its step would be stale: it says how novel the step was, not how
-novel it is.
+A bonus stored with its transition would be stale: what was novel then may no longer be.
 """
 
 from __future__ import annotations
@@ -17,36 +16,36 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor
 
 from mimex.bonus.base import IntrinsicReward, require_no_episode
-from mimex.data.trail import replay_rows, sum_between
-from mimex.interop.reader import SpaceReader
-from mimex.interop.sb3.buffers import BonusBuffer, LeftOutOfPickles
-from mimex.interop.weighted import BonusOptions, WeightedBonus, require_learn_every
+from mimex.data.windows import ring_indices, sum_actions
+from mimex.interop.adapter import BonusAdapter, BonusOptions, require_learn_every
+from mimex.interop.flatten import SpaceFlattener
+from mimex.interop.sb3.buffers import BonusBuffer, NotPickled
 from mimex.types import Window
 
 _HER = (
-    "hindsight makes up transitions that were never played, whose windows nobody saw. Use "
+    "hindsight relabels transitions, whose windows were never observed. Use "
     "HerReplayBuffer without a bonus, or BonusReplayBuffer without goals."
 )
-REFUSED = {
-    "n_steps": "a bonus of the first step alone would be paid for n. Use n_steps=1.",
+UNSUPPORTED = {
+    "n_steps": "the bonus of the first step would count for all n. Use n_steps=1.",
     "n_sampled_goal": _HER,
     "goal_selection_strategy": _HER,
 }
-"""What a replay buffer with a bonus cannot do, and why."""
+"""Arguments that a replay buffer with a bonus does not support, and why."""
 
 
-class ReplayBonus(LeftOutOfPickles, WeightedBonus):
-    """A bonus and how replay shall use it; give it to the buffer by ``replay_buffer_kwargs``.
+class ReplayBonus(NotPickled, BonusAdapter):
+    """The bonus of a replay buffer, for its ``replay_buffer_kwargs``.
 
-    Stable-Baselines3 saves models and buffers as pickles. A pickle of this holds no bonus: save
-    and load with ``mimex.interop.sb3.save`` and ``load``.
+    Stable-Baselines3's pickles of models and buffers do not contain it: save and load with
+    ``mimex.interop.sb3.save`` and ``load``.
 
     Args:
         bonus: The intrinsic reward.
         learn_every: Sampled batches between two learning steps of the bonus.
-        seed: Of the choice of environments, where there are several.
-        options: As of ``WeightedBonus``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
-            An encoder gets observations as the buffer holds them (images as ``(N, C, H, W)``).
+        seed: Random seed of the choice among several environments.
+        options: As of ``BonusAdapter``: ``beta``, ``ends_at``, ``stride``, ``view``, ``encoder``.
+            An encoder gets observations as the buffer stores them (images as ``(N, C, H, W)``).
     """
 
     one_line = 'SAC("MlpPolicy", **with_bonus(env, bonus, off_policy=True))'
@@ -74,19 +73,19 @@ class ReplayBonus(LeftOutOfPickles, WeightedBonus):
         else:
             raw, self.metrics = self.bonus.learn(window)
         rewards = self.combine(extrinsic, raw.detach().to(extrinsic.device))
-        # A schedule goes by steps of the environment, not by how often they are sampled.
+        # A schedule counts environment steps, not samples.
         self.scale.steps = env_steps
         return rewards.total
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and the counters."""
-        self.require()
+        self.require_bonus()
         generator = dict(self.generator.bit_generator.state)
         return super().state_dict() | {"batches": self.batches, "generator": generator}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a state that ``state_dict`` gave."""
-        self.require()
+        """Restores a ``state_dict``."""
+        self.require_bonus()
         super().load_state_dict(state)
         self.batches = int(state["batches"])
         self.generator.bit_generator.state = state["generator"]
@@ -96,77 +95,77 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
     """Stable-Baselines3's replay buffer, whose samples have the bonus in their rewards.
 
     ``SAC("MlpPolicy", **with_bonus(env, MIMEx(), off_policy=True))``. With Dict observations it
-    makes a ``BonusDictReplayBuffer``. Windows are of what the policy sees: with a VecNormalize, of
-    normalized observations; the bonus joins the normalized reward.
+    creates a ``BonusDictReplayBuffer``. With a VecNormalize, the bonus sees normalized observations
+    and is added to normalized rewards.
     """
 
     bonus: ReplayBonus
     takes = ReplayBonus
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        for name, reason in REFUSED.items():
+        for name, reason in UNSUPPORTED.items():
             if name in kwargs:
                 raise ValueError(f"replay_buffer_kwargs has {name}: {reason}")
         super().__init__(*args, **kwargs)
         if self.optimize_memory_usage:
             raise ValueError(
-                "optimize_memory_usage=True keeps no final observations: the window of an "
+                "optimize_memory_usage=True stores no final observations: the window of an "
                 "episode's last step would end in the next episode. Use False."
             )
-        # How many observations of the same episode were before each one in the ring.
-        self._ages = np.zeros((self.buffer_size, self.n_envs), dtype=np.int64)
+        self._episode_step = np.zeros((self.buffer_size, self.n_envs), dtype=np.int64)
         self._added = 0  # transitions so far, over all environments
         if self.bonus.bonus is not None:
-            self._readers()  # refuse now what sampling could not read
+            self._flatteners()  # an unsupported space fails here, not at sampling
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         slot, before = self.pos, self.pos - 1
         super().add(obs, next_obs, action, reward, done, infos)
-        # Stable-Baselines3 also resets without a done, when learn is called anew.
-        led_here = _equal(self.observations, slot, self.next_observations, before)
-        continues = led_here & (self.dones[before] == 0) & (self._added > 0)
-        self._ages[slot] = np.where(continues, self._ages[before] + 1, 0)
+        # Stable-Baselines3 also resets without a done, when learn is called again.
+        same = _equal(self.observations, slot, self.next_observations, before)
+        continues = same & (self.dones[before] == 0) & (self._added > 0)
+        self._episode_step[slot] = np.where(continues, self._episode_step[before] + 1, 0)
         self._added += self.n_envs
 
-    def _readers(self) -> tuple[SpaceReader, SpaceReader | None]:
-        self.bonus.require()
-        return self.bonus.readers(self.observation_space, self.action_space)
+    def _flatteners(self) -> tuple[SpaceFlattener, SpaceFlattener | None]:
+        self.bonus.require_bonus()
+        return self.bonus.flatteners(self.observation_space, self.action_space)
 
     def _windows(
         self, slots: np.ndarray[Any, Any], envs: np.ndarray[Any, Any], env: VecNormalize | None
     ) -> Window:
         """The windows of the transitions at these slots of these environments, ``(B,)`` each."""
-        read, read_action = self._readers()
+        flatten, flatten_actions = self._flatteners()
         length, stride = self.bonus.bonus.length, self.bonus.stride
         steps, after = length * stride, self.bonus.ends_at == "next"
         newest, capacity = torch.as_tensor(slots), self.buffer_size
-        kept = self.size() - 1 - (self.pos - 1 - newest) % capacity  # still there before each
-        oldest = newest - torch.minimum(torch.as_tensor(self._ages[slots, envs]), kept)
-        # Of stored observations; one more than are shown, for the action that led to the oldest.
-        path, known = (
-            part.squeeze(-1) for part in replay_rows(newest, oldest, capacity, steps + (not after))
+        kept = self.size() - 1 - (self.pos - 1 - newest) % capacity  # stored before each
+        oldest = newest - torch.minimum(torch.as_tensor(self._episode_step[slots, envs]), kept)
+        # One observation more than is shown, for the action before the oldest one.
+        path, stored = (
+            part.squeeze(-1) for part in ring_indices(newest, oldest, capacity, steps + (not after))
         )
         shown = slice(stride, None, stride)
-        valid, places = known[:, shown], (path[:, shown].numpy(), envs[:, None])
+        valid, where = stored[:, shown], (path[:, shown].numpy(), envs[:, None])
         parts = []
         if valid.numel():
-            rows = read(self._normalize_obs(_at(self.observations, places), env)).cpu()
+            rows = flatten(self._normalize_obs(_at(self.observations, where), env)).cpu()
             parts.append(rows.view(*valid.shape, -1) * valid[:, :, None])
         if after:
-            rows = read(self._normalize_obs(_at(self.next_observations, (slots, envs)), env)).cpu()
-            parts.append(rows[:, None])
-            valid = torch.cat([valid, torch.ones_like(known[:, :1])], dim=1)
+            final = self._normalize_obs(_at(self.next_observations, (slots, envs)), env)
+            parts.append(flatten(final).cpu()[:, None])
+            valid = torch.cat([valid, torch.ones_like(stored[:, :1])], dim=1)
         actions = None
-        if read_action is not None:
-            # The action at a stored step led to the observation after it; to a start none led.
-            led = read_action(_at(self.actions, (path[:, :steps].numpy(), envs[:, None]))).cpu()
+        if flatten_actions is not None:
+            # The action of a slot is the previous action of the observation after it.
+            where = (path[:, :steps].numpy(), envs[:, None])
+            taken = flatten_actions(_at(self.actions, where)).cpu()
             grid = (len(slots), length, stride)
-            actions = sum_between(led.view(*grid, -1), known[:, :steps].reshape(grid))
+            actions = sum_actions(taken.view(*grid, -1), stored[:, :steps].reshape(grid))
         return Window(torch.cat(parts, dim=1), valid, actions)
 
     def _sampled(self, slots: np.ndarray[Any, Any], env: VecNormalize | None) -> dict[str, Any]:
         """The fields of the samples at these slots, each of a random environment."""
-        self.bonus.require()
+        self.bonus.require_bonus()
         envs = self.bonus.generator.integers(self.n_envs, size=len(slots))
         extrinsic = self._normalize_reward(self.rewards[slots, envs], env)
         window = self._windows(slots, envs, env)
@@ -204,11 +203,11 @@ class BonusDictReplayBuffer(BonusReplayBuffer, DictReplayBuffer):
 BonusReplayBuffer.for_dicts = BonusDictReplayBuffer
 
 
-def _at(stored: Any, places: tuple[Any, Any]) -> Any:
-    """What is stored at these slots of these environments, flattened to a batch."""
+def _at(stored: Any, where: tuple[Any, Any]) -> Any:
+    """The stored values at these slots of these environments, as one batch."""
     if isinstance(stored, dict):
-        return {key: _at(values, places) for key, values in stored.items()}
-    return stored[places].reshape(-1, *stored.shape[2:])
+        return {key: _at(values, where) for key, values in stored.items()}
+    return stored[where].reshape(-1, *stored.shape[2:])
 
 
 def _equal(left: Any, here: int, right: Any, there: int) -> Any:

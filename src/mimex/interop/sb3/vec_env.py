@@ -1,4 +1,4 @@
-"""The bonus for on-policy algorithms of Stable-Baselines3: by step, or a rollout at once."""
+"""The bonus for on-policy algorithms of Stable-Baselines3, per step or per rollout."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from mimex.bonus.base import IntrinsicReward
-from mimex.interop.sb3.buffers import BonusBuffer, LeftOutOfPickles
+from mimex.interop.sb3.buffers import BonusBuffer, NotPickled
 from mimex.interop.stream import BonusStream, StreamOptions
 
 
-class RolloutBonus(LeftOutOfPickles, BonusStream):
-    """The bonus of a ``BonusVecEnv``, which its rollout buffer asks for where it adds the bonus."""
+class RolloutBonus(NotPickled, BonusStream):
+    """The bonus of a ``BonusVecEnv`` and of its rollout buffer."""
 
     one_line = 'PPO("MlpPolicy", **with_bonus(env, bonus))'
-    replacement = "model.rollout_buffer.bonus = env.at_once()"
-    collecting = False  # with ``at_once``: a rollout is under way
+    replacement = "model.rollout_buffer.bonus = env.rollout_bonus()"
+    collecting = False  # with ``per_rollout``: a rollout is being collected
 
     @property
-    def paying(self) -> bool:
-        return self.training and (self.collecting or not self.at_once)
+    def active(self) -> bool:
+        return self.training and (self.collecting or not self.per_rollout)
 
     def start_rollout(self) -> None:
-        """With ``at_once``: steps from now on are of a new rollout; one given up is dropped."""
+        """With ``per_rollout``: starts a new rollout; an incomplete one is discarded."""
         self._rollout, self.collecting = [], True
 
-    def end_rollout(self, seen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """With ``at_once``: the bonus of each step of the rollout ``(M, N)``.
+    def end_rollout(self, rewards: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """With ``per_rollout``: the intrinsic rewards ``(M, N)`` of the rollout.
 
         Args:
-            seen: ``(M, N)``: the rewards in the rollout buffer.
+            rewards: ``(M, N)`` rewards in the rollout buffer.
         """
-        if len(self._rollout) != len(seen):
+        if len(self._rollout) != len(rewards):
             raise RuntimeError(
-                f"the BonusVecEnv saw {len(self._rollout)} of the {len(seen)} steps of this "
+                f"the BonusVecEnv saw {len(self._rollout)} of the {len(rewards)} steps of this "
                 "rollout. The model needs the environments whose bonus its rollout buffer has: "
                 f"{self.one_line}; after an evaluation on them set env.training = True."
             )
         self.collecting = False
-        return self.rollout_rewards(seen).intrinsic.numpy()
+        return self.rollout_rewards(rewards).intrinsic.numpy()
 
 
 class BonusVecEnv(VecEnvWrapper):
     """Adds the bonus to the rewards of a Stable-Baselines3 VecEnv, and trains it.
 
-    Each ``info`` has ``reward_extrinsic`` and ``reward_intrinsic`` (paid at once, the latter is not
-    known yet), and ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta``, averages
-    over recent steps; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor below
-    reports the extrinsic return. Around a VecNormalize it looks at normalized observations and adds
-    to normalized rewards. Inside of one, the sum of both rewards is normalized; paid at once, the
-    bonus is sized beside the normalized rewards and joins them.
+    Each ``info`` has ``reward_extrinsic``, ``reward_intrinsic`` (not if rewarded per rollout), and
+    ``bonus/mean``, ``bonus/reward``, ``bonus/share`` and ``bonus/beta``, averages over recent
+    steps; ``BonusLog`` writes these to Stable-Baselines3's logger. A Monitor inside of this wrapper
+    reports the extrinsic return. Around a VecNormalize, the bonus sees normalized observations and
+    is added to normalized rewards. Inside of one, the sum of both rewards is normalized; per
+    rollout, the bonus is added to normalized rewards.
 
-    For evaluations on these environments set ``training = False``, as for a VecNormalize; paid at
-    once there is no need to. An EvalCallback wants environments that are wrapped alike:
+    For evaluations on these environments set ``training = False``, as for a VecNormalize; not
+    needed if rewarded per rollout. An EvalCallback requires environments with the same wrappers:
     ``BonusVecEnv(eval_env, NoBonus())``.
 
     Args:
         venv: The environments.
         bonus: The intrinsic reward.
         options: As of ``BonusStream``: ``beta``, ``ends_at``, ``learn_every``, ``view``, ... An
-            encoder gets observations as ``venv`` gives them (images mostly as ``(N, H, W, C)``:
-            Stable-Baselines3 moves the channels in a wrapper around this one).
+            encoder gets observations as ``venv`` returns them (images mostly as ``(N, H, W, C)``:
+            Stable-Baselines3 transposes them in a wrapper around this one).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BonusVecEnv(VecEnvWrapper):
 
     def step_wait(self) -> VecEnvStepReturn:
         observations, extrinsic, dones, infos = self.venv.step_wait()
-        # A VecEnv resets in the same step and gives the final observation apart.
+        # A VecEnv resets in the same step; the final observation is in info.
         finals = [infos[n]["terminal_observation"] for n in np.flatnonzero(dones)]
         truncated = [info.get("TimeLimit.truncated", False) for info in infos] & dones
         rewards = self.stream.step(
@@ -97,24 +97,24 @@ class BonusVecEnv(VecEnvWrapper):
         parts = zip(infos, rewards.extrinsic.tolist(), rewards.intrinsic.tolist(), strict=True)
         for info, outer, inner in parts:
             info.update(self.stream.report, reward_extrinsic=outer)
-            if not self.stream.at_once:
+            if not self.stream.per_rollout:
                 info["reward_intrinsic"] = inner
         return observations, rewards.total.numpy().astype(np.float32), dones, infos
 
     @property
     def training(self) -> bool:
-        """Whether steps are paid for and learned from; False for evaluations."""
+        """Whether steps are rewarded and learned from; False for evaluations."""
         return self.stream.training
 
     @training.setter
     def training(self, training: bool) -> None:
         self.stream.training = training
 
-    def at_once(self) -> RolloutBonus:
-        """What a ``BonusRolloutBuffer`` is given to reward a whole rollout at once.
+    def rollout_bonus(self) -> RolloutBonus:
+        """The bonus for a ``BonusRolloutBuffer``, which rewards whole rollouts.
 
-        This is several times as fast. ``with_bonus`` does it in one line. Steps then return the
-        extrinsic reward; the buffer adds the bonus before it computes returns and advantages.
+        This is several times as fast as step by step. Steps then return the extrinsic reward; the
+        buffer adds the bonus before it computes returns and advantages. See ``with_bonus``.
         """
         return self.stream
 
@@ -122,25 +122,24 @@ class BonusVecEnv(VecEnvWrapper):
 class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
     """Stable-Baselines3's rollout buffer, which adds the bonus before it computes returns.
 
-    With Dict observations it makes a ``BonusDictRolloutBuffer``. The bonus is sized beside the
-    rewards that the agent trains on: where a VecNormalize is around the ``BonusVecEnv``, beside
-    normalized ones.
+    With Dict observations it creates a ``BonusDictRolloutBuffer``. The bonus is scaled relative to
+    the rewards that the agent trains on, which a VecNormalize may have normalized.
     """
 
     takes = RolloutBonus
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.bonus.collecting = False  # nothing is, before the first rollout
+        self.bonus.collecting = False  # before the first rollout
 
     @property
     def bonus(self) -> RolloutBonus:
-        """The bonus that is added to the rewards; steps are no longer rewarded one by one."""
+        """The bonus that is added to rollouts instead of single steps."""
         return self._bonus
 
     @bonus.setter
     def bonus(self, bonus: RolloutBonus) -> None:
-        bonus.at_once = True
+        bonus.per_rollout = True
         self._bonus = bonus
 
     def reset(self) -> None:
@@ -148,7 +147,7 @@ class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
         self.bonus.start_rollout()
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        self.bonus.require()  # before a rollout is played for nothing
+        self.bonus.require_bonus()  # before a rollout is collected in vain
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(

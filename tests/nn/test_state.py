@@ -1,8 +1,8 @@
 import pytest
 import torch
-from torch import nn
+from torch import Generator, nn
 
-from mimex.bonus.state import load_optimizer, optimizer_state, require_same
+from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 
 
 def trained(**options):
@@ -45,3 +45,33 @@ def test_differences_are_named_three_at_most():
         require_same(ours, {}, "it")
     with pytest.raises(ValueError, match="a has shape"):
         require_same({"a": torch.zeros(2)}, {"a": torch.zeros(3)}, "it")
+
+
+def drawn(generator):
+    return torch.rand(5, generator=generator).tolist()
+
+
+def test_random_numbers_continue():
+    first, second = Generator().manual_seed(1), Generator().manual_seed(2)
+    drawn(first)
+    load_generator(second, first.get_state())
+    assert drawn(second) == drawn(first)
+
+
+def test_a_generator_of_another_device_is_reseeded_from_the_state():
+    states = [torch.full((16,), fill, dtype=torch.uint8) for fill in (1, 1, 2)]
+    found = []
+    for state in states:
+        generator = Generator().manual_seed(1)
+        load_generator(generator, state)
+        found.append(drawn(generator))
+    assert found[0] == found[1] != found[2]
+    assert drawn(Generator().manual_seed(1)) not in found
+
+
+@pytest.mark.parametrize("saved", [None, torch.zeros(16), torch.zeros(2, 8, dtype=torch.uint8)])
+def test_what_is_no_state_is_refused(saved):
+    generator = Generator().manual_seed(1)
+    with pytest.raises(ValueError, match="generator has"):
+        load_generator(generator, saved)
+    assert drawn(generator) == drawn(Generator().manual_seed(1))

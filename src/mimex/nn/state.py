@@ -1,12 +1,13 @@
-"""Optimizer states by parameter name, and checks of what is loaded; used by agents, too."""
+"""Saving and restoring of optimizers and random generators, with checks of what is loaded."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 
 def optimizer_state(
@@ -33,10 +34,8 @@ def load_optimizer(
     parameters: Mapping[str, Tensor],
     state: Mapping[str, Mapping[str, Tensor]],
 ) -> None:
-    """Restores ``optimizer_state``, on the device of each parameter.
-
-    The step counter stays on the CPU unless the optimizer is fused or capturable.
-    """
+    """Restores ``optimizer_state``, on the device of each parameter."""
+    # Adam keeps its step counter on the CPU unless it is fused or capturable.
     groups = optimizer.param_groups
     on_device = any(group.get("fused") or group.get("capturable") for group in groups)
     optimizer.state.clear()
@@ -49,7 +48,7 @@ def load_optimizer(
 
 
 def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what: str) -> None:
-    """Raises ValueError for missing, unknown, misshapen or non-finite tensors, naming three."""
+    """Raises ValueError for missing, unknown, misshapen or non-finite tensors; names three."""
     differences = [f"{name} is missing" for name in expected if name not in found]
     differences += [f"{name} is unknown" for name in found if name not in expected]
     for name, value in expected.items():
@@ -65,3 +64,20 @@ def require_same(expected: Mapping[str, Tensor], found: Mapping[str, Any], what:
     if differences:
         more = f" (and {len(differences) - 3} more)" if len(differences) > 3 else ""
         raise ValueError(f"the state does not fit {what}: {'; '.join(differences[:3])}{more}.")
+
+
+def load_generator(generator: Generator, saved: Any) -> None:
+    """Restores the state of a random generator.
+
+    A CPU generator cannot continue from the state of a CUDA generator, nor the reverse: it is then
+    reseeded from a hash of that state.
+    """
+    if not isinstance(saved, Tensor) or saved.dtype != torch.uint8 or saved.ndim != 1:
+        found = f"shape {tuple(saved.shape)}" if isinstance(saved, Tensor) else repr(saved)
+        raise ValueError(f"the state's generator has {found}; expected bytes: it is damaged.")
+    saved = saved.cpu()
+    if saved.shape == generator.get_state().shape:
+        generator.set_state(saved)
+    else:
+        digest = hashlib.sha256(saved.numpy().tobytes()).digest()
+        generator.manual_seed(int.from_bytes(digest[:4], "big"))

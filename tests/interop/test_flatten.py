@@ -4,17 +4,17 @@ import torch
 from gymnasium import spaces
 
 from mimex import ICM, MIMEx, PseudoCount
-from mimex.interop.reader import SpaceReader
-from mimex.interop.weighted import WeightedBonus
+from mimex.interop.adapter import BonusAdapter
+from mimex.interop.flatten import SpaceFlattener, stack
 
 
 def test_discrete_values_become_one_hot_codes_from_their_start():
-    read = SpaceReader(spaces.Discrete(3, start=5))
+    read = SpaceFlattener(spaces.Discrete(3, start=5))
     assert read(np.array([7, 5])).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
 def test_several_discrete_values_are_coded_side_by_side():
-    read = SpaceReader(spaces.MultiDiscrete([2, 3]))
+    read = SpaceFlattener(spaces.MultiDiscrete([2, 3]))
     assert read(np.array([[1, 2]])).tolist() == [[0, 1, 0, 0, 1]]
 
 
@@ -23,29 +23,29 @@ def test_entries_of_a_dict_come_in_the_order_of_its_keys():
     values = {"b": np.array([[0.25, 0.5]]), "a": np.array([1])}
     keys = list(space.spaces)
     expected = {"a": [0.0, 1.0], "b": [0.25, 0.5]}
-    assert SpaceReader(space)(values).tolist() == [expected[keys[0]] + expected[keys[1]]]
-    assert SpaceReader(space, view="b")(values).tolist() == [[0.25, 0.5]]
+    assert SpaceFlattener(space)(values).tolist() == [expected[keys[0]] + expected[keys[1]]]
+    assert SpaceFlattener(space, view="b")(values).tolist() == [[0.25, 0.5]]
 
 
 def test_single_values_are_read_like_a_batch():
     space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1,))})
-    read = SpaceReader(space)
+    read = SpaceFlattener(space)
     singles = [{"a": 1, "b": np.array([0.5])}, {"a": 0, "b": np.array([-0.5])}]
     batch = {"a": np.array([1, 0]), "b": np.array([[0.5], [-0.5]])}
-    assert torch.equal(read.each(singles), read(batch))
+    assert torch.equal(read(stack(singles)), read(batch))
 
 
 def test_images_need_an_encoder_and_get_to_it_as_they_are():
     space = spaces.Box(0, 255, (4, 4, 3), np.uint8)
     with pytest.raises(ValueError, match="looks like an image: give encoder"):
-        SpaceReader(space)
+        SpaceFlattener(space)
     seen = []
 
     def encoder(images):
         seen.append(images)
         return images.float().mean((1, 2))
 
-    rows = SpaceReader(space, encoder=encoder)(np.full((2, 4, 4, 3), 8, np.uint8))
+    rows = SpaceFlattener(space, encoder=encoder)(np.full((2, 4, 4, 3), 8, np.uint8))
     assert rows.tolist() == [[8.0] * 3] * 2
     assert seen[0].dtype == torch.uint8
     assert seen[0].shape == (2, 4, 4, 3)
@@ -54,14 +54,14 @@ def test_images_need_an_encoder_and_get_to_it_as_they_are():
 def test_an_image_in_a_dict_is_named_and_can_be_left_out():
     space = spaces.Dict({"image": spaces.Box(0, 255, (4, 4, 3), np.uint8), "v": spaces.Discrete(2)})
     with pytest.raises(ValueError, match=r"observation\['image'\]"):
-        SpaceReader(space)
-    assert SpaceReader(space, view="v")({"v": np.array([0])}).tolist() == [[1, 0]]
+        SpaceFlattener(space)
+    assert SpaceFlattener(space, view="v")({"v": np.array([0])}).tolist() == [[1, 0]]
     with pytest.raises(ValueError, match=r"view='w' is no part.*'image', 'v'"):
-        SpaceReader(space, view="w")
+        SpaceFlattener(space, view="w")
 
 
 def test_an_encoder_that_makes_no_rows_is_refused():
-    read = SpaceReader(spaces.Box(0, 1, (2, 2, 1)), encoder=lambda images: images)
+    read = SpaceFlattener(spaces.Box(0, 1, (2, 2, 1)), encoder=lambda images: images)
     with pytest.raises(ValueError, match=r"\(3, 2, 2, 1\).*expected \(N, D\)"):
         read(np.zeros((3, 2, 2, 1)))
 
@@ -84,12 +84,12 @@ BITS = spaces.MultiBinary(4)
         (CODE, {"encoder": lambda x: x.float().reshape(-1, 1)}, False),
     ],
 )
-def test_the_space_says_whether_observations_are_discrete(kind, space, options, expected):
+def test_the_space_decides_whether_observations_are_discrete(kind, space, options, expected):
     bonus = kind()
-    WeightedBonus(bonus, **options).readers(space, BOX)
+    BonusAdapter(bonus, **options).flatteners(space, BOX)
     assert bonus.discrete_obs is expected
     chosen = kind(discrete_obs=not expected)  # by hand
-    WeightedBonus(chosen, **options).readers(space, BOX)
+    BonusAdapter(chosen, **options).flatteners(space, BOX)
     assert chosen.discrete_obs is not expected
 
 
@@ -98,7 +98,7 @@ def test_the_space_says_whether_observations_are_discrete(kind, space, options, 
     [(CODE, 1, True), (CODE, 2, False), (CODES, 1, False), (BOX, 1, False)],
 )
 @pytest.mark.parametrize("known", [False, True])
-def test_the_space_says_whether_actions_are_discrete(space, stride, expected, known):
+def test_the_space_decides_whether_actions_are_discrete(space, stride, expected, known):
     bonus = ICM(action_dim=spaces.flatdim(space) if known else None)
-    WeightedBonus(bonus, stride=stride).readers(BOX, space)
+    BonusAdapter(bonus, stride=stride).flatteners(BOX, space)
     assert bonus.discrete is expected

@@ -1,4 +1,4 @@
-"""From the values of a Gymnasium space to rows of numbers, which is what windows are made of."""
+"""Flattening of Gymnasium spaces: batches of observations or actions to vectors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch.nn.functional import one_hot
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.inputs import Encoder
-from mimex.interop.view import View, select
+from mimex.data.spaces import View, select
 
 
-class SpaceReader:
-    """Turns a batch of a space's values into rows of numbers ``(N, D)``.
+class SpaceFlattener:
+    """Flattens a batch of values of a space to vectors ``(N, D)``.
 
-    Boxes are flattened, discrete values become one-hot codes, the entries of a Dict or a Tuple are
-    concatenated in their order.
+    Boxes are flattened, discrete values are one-hot encoded, and the entries of a Dict or a Tuple
+    are concatenated in their order.
 
     Args:
-        space: The space of ONE value.
-        view: The part to read: a key of a Dict or several, indices or a slice of a flat Box.
-        encoder: Gets the batch as tensors, as the environment gives it (a dict of them where
-            ``space`` is a Dict, unless ``view`` is one entry), and makes the rows. For images.
+        space: Space of one value.
+        view: The part to use: a key of a Dict or several, indices or a slice of a flat Box.
+        encoder: Maps the batch to vectors instead. It gets tensors as the environment returns them
+            (a dict of tensors for a Dict, unless ``view`` is a single key). For images.
         name: What the values are, for error messages.
     """
 
@@ -40,15 +40,15 @@ class SpaceReader:
     ) -> None:
         space, self._select = select(space, view)
         if encoder is None:
-            _require_readable(space, name)
+            _require_flat(space, name)
         self.space, self.encoder, self.name = space, encoder, name
 
     def __call__(self, values: Any) -> Tensor:
-        """Rows ``(N, D)`` of a batch of N values: an array, or a mapping of arrays."""
+        """Vectors ``(N, D)`` of N values: an array, or a mapping of arrays."""
         try:
             chosen = self._select(values)
             if self.encoder is None:
-                return _rows(self.space, chosen)
+                return _flatten(self.space, chosen)
         except (RuntimeError, ValueError, TypeError, LookupError) as error:
             raise ValueError(
                 f"the {self.name}s are no batch of values of {self.space}: {error}"
@@ -58,28 +58,24 @@ class SpaceReader:
                 batch: Any = {name: torch.as_tensor(value) for name, value in chosen.items()}
             else:
                 batch = torch.as_tensor(chosen)
-            rows = self.encoder(batch).detach().float()
-        if rows.ndim != 2:
+            vectors = self.encoder(batch).detach().float()
+        if vectors.ndim != 2:
             raise ValueError(
-                f"the encoder made {tuple(rows.shape)} of a batch of {self.name}s; expected "
-                "(N, D): one row of numbers for each."
+                f"the encoder returned shape {tuple(vectors.shape)} for a batch of {self.name}s; "
+                "expected (N, D): one vector for each."
             )
-        return rows
-
-    def each(self, values: Sequence[Any]) -> Tensor:
-        """Rows of single values, which may be mappings or tuples."""
-        return self(stack(values))
+        return vectors
 
 
-def action_reader(
+def action_flattener(
     bonus: IntrinsicReward, space: spaces.Space[Any], stride: int = 1
-) -> SpaceReader | None:
-    """Reads the actions of a space as this bonus wants them; None if it wants none.
+) -> SpaceFlattener | None:
+    """The flattener of actions for a bonus; None if the bonus does not use actions.
 
     Args:
-        bonus: Is given the number of actions, and whether they are discrete, if it has neither.
-        space: Of one action.
-        stride: Steps whose actions are summed: sums of discrete ones are not discrete.
+        bonus: Its ``action_dim`` and ``discrete`` are set from the space if they are None.
+        space: Space of one action.
+        stride: Environment steps whose actions are summed; sums are not discrete.
     """
     if getattr(bonus, "encoder", None) is not None:
         raise ValueError(
@@ -90,24 +86,24 @@ def action_reader(
     unknown = getattr(bonus, "uses_actions", False) and learner.action_dim is None
     if not unknown and getattr(bonus, "action_dim", None) is None:
         return None
-    reader = SpaceReader(space, name="action")
-    found = spaces.flatdim(space)
+    flatten = SpaceFlattener(space, name="action")
+    size = spaces.flatdim(space)
     if unknown:
-        learner.action_dim = found
-    if found != learner.action_dim:
+        learner.action_dim = size
+    if size != learner.action_dim:
         raise ValueError(
-            f"the bonus has action_dim={learner.action_dim}, but an action of {space} is {found} "
-            f"numbers (discrete ones are one-hot): make the bonus with action_dim={found}."
+            f"the bonus has action_dim={learner.action_dim}, but an action of {space} has {size} "
+            f"dimensions (discrete ones are one-hot): make the bonus with action_dim={size}."
         )
     if getattr(bonus, "discrete", False) is None:
         learner.discrete = isinstance(space, spaces.Discrete) and stride == 1
-    return reader
+    return flatten
 
 
 def action_bounds(space: spaces.Space[Any]) -> tuple[Tensor, Tensor]:
-    """The least and the greatest row ``(D,)`` that an action of a space can be read as."""
+    """Lower and upper bounds ``(D,)`` of flattened actions."""
     flat = spaces.flatten_space(space)
-    assert isinstance(flat, spaces.Box)  # readable spaces have a fixed number of dimensions
+    assert isinstance(flat, spaces.Box)  # spaces that can be flattened have a fixed size
     return torch.from_numpy(flat.low).float(), torch.from_numpy(flat.high).float()
 
 
@@ -122,7 +118,7 @@ def stack(values: Sequence[Any]) -> Any:
 
 
 def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
-    """The parts of a Dict or a Tuple by key or index; None of any other space."""
+    """The parts of a Dict or a Tuple by key or index; None for other spaces."""
     if isinstance(space, spaces.Dict):
         return list(space.spaces.items())
     if isinstance(space, spaces.Tuple):
@@ -130,18 +126,19 @@ def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | No
     return None
 
 
-def _require_readable(space: spaces.Space[Any], name: str) -> None:
+def _require_flat(space: spaces.Space[Any], name: str) -> None:
+    """Raises ValueError for images and for spaces without a fixed size."""
     parts = _parts(space)
     if parts is not None:
         for key, part in parts:
-            _require_readable(part, f"{name}[{key!r}]")
+            _require_flat(part, f"{name}[{key!r}]")
         return
-    acts = name.startswith("action")
-    if isinstance(space, spaces.Box) and (len(space.shape) < 3 or acts):
+    is_action = name.startswith("action")
+    if isinstance(space, spaces.Box) and (len(space.shape) < 3 or is_action):
         return
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return
-    if acts:
+    if is_action:
         raise ValueError(
             f"the {name} space {space} cannot be flattened: turn it into a Box or a Discrete with "
             "gymnasium.wrappers.TransformAction, or choose a bonus that sees no actions (RND, "
@@ -154,10 +151,10 @@ def _require_readable(space: spaces.Space[Any], name: str) -> None:
     )
 
 
-def _rows(space: spaces.Space[Any], values: Any) -> Tensor:
+def _flatten(space: spaces.Space[Any], values: Any) -> Tensor:
     parts = _parts(space)
     if parts is not None:
-        return torch.cat([_rows(part, values[key]) for key, part in parts], dim=1)
+        return torch.cat([_flatten(part, values[key]) for key, part in parts], dim=1)
     batch = torch.as_tensor(values)
     if batch.is_complex():
         raise ValueError("observations have complex numbers; expected real ones.")

@@ -14,8 +14,13 @@ from mimex import MIMEx, Window
 from mimex.bonus.masks import AllMask
 from mimex.data.replay import ReplayBuffer
 from mimex.data.tracker import WindowTracker
-from mimex.data.trail import PADDING, replay_rows, sum_between, trail
-from mimex.data.windows import RolloutWindows
+from mimex.data.windows import (
+    PADDING,
+    RolloutWindows,
+    ring_indices,
+    sum_actions,
+    window_indices,
+)
 
 
 class Stream:
@@ -161,7 +166,7 @@ def test_our_replay_ring_also_when_it_has_gone_round(length, stride, ends_at, en
             continue
         at, owners, numbers = zip(*kept, strict=True)
         found = ring.windows_at(torch.tensor(owners), torch.tensor(numbers))
-        features = found.others[:][found.places] * found.valid[..., None]
+        features = found.others[:][found.positions] * found.valid[..., None]
         window = Window(features, found.valid, found.actions)
         (assert_same if whole else assert_cut)(window, stream.expected(at, owners))
 
@@ -192,15 +197,15 @@ def test_the_replay_of_stable_baselines_also_when_it_has_gone_round(
         check(buffer._windows(at % slots, owners, None), stream.expected(at, owners))
 
 
-def test_a_trail_ends_where_nothing_is_before():
+def test_windows_end_where_nothing_is_before():
     before = torch.tensor([PADDING, PADDING, 1, 2, 3, 4])
-    found = trail(torch.tensor([5, 2, PADDING]), before.__getitem__, 2, 2)
+    found = window_indices(torch.tensor([5, 2, PADDING]), before.__getitem__, 2, 2)
     assert found.tolist() == [[[2, 3], [4, 5]], [[0, 0], [1, 2]], [[0, 0], [0, 0]]]
-    assert trail(torch.tensor([5]), before.__getitem__, 0).shape == (1, 0, 1)
+    assert window_indices(torch.tensor([5]), before.__getitem__, 0).shape == (1, 0, 1)
 
 
 def test_the_oldest_stands_for_what_a_ring_has_not():
-    rows, known = replay_rows(torch.tensor([7, 5]), torch.tensor([4, 5]), 6, 2, 3)
+    rows, known = ring_indices(torch.tensor([7, 5]), torch.tensor([4, 5]), 6, 2, 3)
     assert rows.tolist() == [[[4, 4, 4], [5, 0, 1]], [[5, 5, 5], [5, 5, 5]]]
     assert known.tolist() == [
         [[False, False, True], [True] * 3],
@@ -210,7 +215,7 @@ def test_the_oldest_stands_for_what_a_ring_has_not():
 
 def test_codes_of_actions_are_gathered_and_cannot_be_summed():
     codes = torch.tensor([[[3], [2]]])
-    assert sum_between(codes, torch.tensor([[[False], [True]]])).tolist() == [[0, 2]]
+    assert sum_actions(codes, torch.tensor([[[False], [True]]])).tolist() == [[0, 2]]
     windows = RolloutWindows(2, 1, stride=2)
     with pytest.raises(ValueError, match=r"stride=2 sums the actions.*one-hot"):
         windows.build(
