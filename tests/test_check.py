@@ -44,6 +44,7 @@ LEARNS = "the bonus is trained"
 TASK = "the task's reward is in the reward once"
 BONUS = "the transition's bonus is in the reward once"
 ADVANTAGES = "advantages are computed from these rewards"
+EPISODES = "advantages stop at the end of an episode"
 FALLS = "the bonus falls on windows that it is trained on"
 
 STEPS, GAMMA, LAMBDA = 160, 0.99, 0.95
@@ -124,7 +125,7 @@ def by_hand(fault=None, rollouts=2):
             rewards, dones = np.stack(rewards), np.stack(dones)
             values = np.stack(observations)[..., 2] * 0.5  # a critic of one weight
             learned = np.stack(extrinsics) if fault == "bonus after the advantages" else rewards
-            advantages = gae(learned, values, dones)
+            advantages = gae(learned, values, dones, fault)
         return {
             "observations": np.stack(observations),
             "rewards": np.roll(rewards, -1, 0) if fault == "rewards a step off" else rewards,
@@ -144,11 +145,12 @@ def tampered(window, fault):
     return Window(features, valid)
 
 
-def gae(rewards, values, dones):
+def gae(rewards, values, dones, fault):
     advantages, after, value = np.zeros_like(rewards), 0.0, values[-1]
     for t in reversed(range(len(rewards))):
-        continues = 1.0 - dones[t]
-        delta = rewards[t] + GAMMA * continues * value - values[t]
+        continues = 1.0 - dones[t] * (fault != "advantages across episodes")
+        bootstrap = 1.0 if fault == "values across episodes" else continues
+        delta = rewards[t] + GAMMA * bootstrap * value - values[t]
         advantages[t] = after = delta + GAMMA * LAMBDA * continues * after
         value = values[t]
     return advantages
@@ -171,6 +173,8 @@ FAULTS = {
     "task left out": {TASK},
     "task twice": {TASK},
     "bonus after the advantages": {ADVANTAGES},
+    "advantages across episodes": {EPISODES},
+    "values across episodes": {EPISODES},
     "NaN": {RUNS},
 }
 
@@ -214,7 +218,7 @@ def test_windows_of_rollouts_with_a_stride_pass(ends_at):
             total = scale.combine(np.stack(rewards), raw.view(STEPS, 2)).total
         return {"observations": np.stack(obs), "rewards": total}
 
-    require_correct(train, {ADVANTAGES})
+    require_correct(train, {ADVANTAGES, EPISODES})
 
 
 def test_a_wrapper_made_for_every_rollout_never_trains_its_bonus():
@@ -236,12 +240,12 @@ def test_a_wrapper_made_for_every_rollout_never_trains_its_bonus():
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_wrapped_vector_environments_pass(mode):
     env = mimex.wrap_vector(SyncVectorEnv([cart] * 2, autoreset_mode=mode), MIMEx(normalize=True))
-    require_correct(env, {ADVANTAGES})
+    require_correct(env, {ADVANTAGES, EPISODES})
 
 
 @pytest.mark.parametrize("kind", [RND, ICM, Disagreement, E3B])
 def test_a_wrapped_environment_passes_with_any_bonus(kind):
-    require_correct(mimex.wrap(pendulum(), kind()), {ADVANTAGES})
+    require_correct(mimex.wrap(pendulum(), kind()), {ADVANTAGES, EPISODES})
 
 
 class Stubborn(RND):
@@ -347,7 +351,7 @@ def test_off_policy_models_of_stable_baselines_pass(way):
         replay_buffer_class=BonusReplayBuffer,
         replay_buffer_kwargs={"bonus": ReplayBonus(MIMEx(normalize=True))},
     )
-    require_correct(model, {ADVANTAGES})
+    require_correct(model, {ADVANTAGES, EPISODES})
 
 
 def test_a_model_with_bonus_in_one_line_passes():
@@ -357,7 +361,7 @@ def test_a_model_with_bonus_in_one_line_passes():
     require_correct(PPO("MlpPolicy", **sb3.with_bonus(DummyVecEnv([cart] * 2), RND()), **SMALL))
     off = sb3.with_bonus(cart(), RND(), off_policy=True)
     model = DQN("MlpPolicy", **off, buffer_size=1000, device="cpu")
-    require_correct(model, {ADVANTAGES})
+    require_correct(model, {ADVANTAGES, EPISODES})
 
 
 def test_a_model_whose_buffer_does_not_use_the_bonus_is_caught():
@@ -476,7 +480,7 @@ def test_encoded_and_normalized_observations_are_skipped_rows():
     def encoder(observations):
         return observations.float() @ torch.tensor([[1.0], [2.0], [3.0], [4.0]])
 
-    require_correct(mimex.wrap(cart(), RND(), encoder=encoder), {ADVANTAGES})
+    require_correct(mimex.wrap(cart(), RND(), encoder=encoder), {ADVANTAGES, EPISODES})
 
 
 def test_the_table_is_printed(capsys):
@@ -486,4 +490,4 @@ def test_the_table_is_printed(capsys):
     assert row.split("  ", 2)[1] == BONUS
     assert "the reward has 2.0" in row
     assert "-> add the intrinsic reward once" in printed
-    assert "8 passed, 1 failed, 0 skipped" in printed
+    assert "9 passed, 1 failed, 0 skipped" in printed

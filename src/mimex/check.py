@@ -464,28 +464,35 @@ class _Run:
                     best = shift, slope, explained
         return factor, rms, best[0], best[1], best[2] ** 0.5
 
-    def advantage_error(self) -> float:
-        """The rms error of ``A + V - r = gamma V' + gamma lambda A'`` within episodes.
+    def recursion(self) -> tuple[float, float | None]:
+        """Fits ``A + V - r = gamma V' + gamma lambda A'`` to transitions within episodes.
 
-        Gamma and lambda are fitted; the error is divided by the mean bonus.
+        Returns:
+            The rms error divided by the mean bonus, and the fraction of episode ends at which the
+            left side is not 0 (terminated) or is that of the next episode (truncated); None if too
+            few episodes ended.
         """
         trained = self.trained
         if trained is None or trained.advantages is None or trained.values is None:
             raise _Skip("there are no advantages", "return 'advantages' and 'values'")
         rows = {key: i for i, key in enumerate(trained.keys) if key is not None}
-        found = [
-            (i, rows[n, e, step + 1], self.episodes[n, e].rewards[step])
-            for (n, e, step), i in rows.items()
-            if not self.ending((n, e, step)) and (n, e, step + 1) in rows
-        ]
+        found = []
+        for (n, e, step), i in rows.items():
+            end = self.ending((n, e, step))
+            after = rows.get((n, e + 1, 0) if end else (n, e, step + 1))
+            if after is not None:
+                found.append((i, after, end, self.episodes[n, e].rewards[step]))
         if len(found) < MIN_ROWS:
             raise _Skip("too few transitions follow one another")
-        here, after, task = (np.array(column) for column in zip(*found, strict=True))
+        here, then, kinds, task = (np.array(column) for column in zip(*found, strict=True))
+        ends, terminated = kinds != "", kinds == "terminated"
         left = (trained.advantages + trained.values - trained.rewards)[here]
-        right = np.stack([trained.values[after], trained.advantages[after]], axis=1)
-        error = left - right @ np.linalg.lstsq(right, left, rcond=None)[0]
+        right = np.stack([trained.values[then], trained.advantages[then]], axis=1)
+        error = np.abs(left - right @ np.linalg.lstsq(right[~ends], left[~ends], rcond=None)[0])
         bonus = max(float(np.abs(trained.rewards[here] - task).mean()), 1e-3)
-        return float(np.sqrt(np.square(error).mean())) / bonus
+        wrong = np.where(terminated, np.abs(left) > 0.1 * bonus, error < 0.1 * bonus)[ends]
+        fraction = float(wrong.mean()) if len(wrong) >= 5 else None
+        return float(np.sqrt(np.square(error[~ends]).mean())) / bonus, fraction
 
 
 Verdict = tuple[Status, str, str]
@@ -580,12 +587,25 @@ def _check_bonus(run: _Run) -> Verdict:
 
 
 def _check_advantages(run: _Run) -> Verdict:
-    error = run.advantage_error()
+    error, _ = run.recursion()
     return _judge(
         error < 0.1,
         f"A = r + gamma (V' + lambda A') - V holds up to {error:.1g} times the bonus",
         "add the bonus before advantages are computed (SB3's rollout callback is too late), and "
         "return advantages before they are normalized",
+    )
+
+
+def _check_episodes(run: _Run) -> Verdict:
+    error, fraction = run.recursion()
+    if error >= 0.1 or fraction is None:
+        raise _Skip(
+            "few episodes ended" if fraction is None else "advantages are not of these rewards"
+        )
+    return _judge(
+        fraction < 0.3,
+        f"{fraction:.0%} of the ends have V' or A' of the next episode in their advantage",
+        "multiply V' and A' by 1 - done of the same step",
     )
 
 
@@ -617,6 +637,7 @@ _CHECKS: dict[str, Callable[[_Run], Verdict]] = {
     "the task's reward is in the reward once": _check_task,
     "the transition's bonus is in the reward once": _check_bonus,
     "advantages are computed from these rewards": _check_advantages,
+    "advantages stop at the end of an episode": _check_episodes,
     "the bonus falls on windows that it is trained on": _check_falls,
 }
 

@@ -4,6 +4,8 @@ import copy
 import math
 import multiprocessing
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -389,6 +391,18 @@ def test_the_default_type_of_numbers_changes_nothing(make):
         assert weights.dtype == straight.network.state_dict()[name].dtype == torch.float32
 
 
+def test_threads_take_turns(make):
+    bonus = make()
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(bonus.learn, windows(seed)) for seed in range(24)]
+        jobs += [pool.submit(bonus.reward, windows(seed)) for seed in range(8)]
+        jobs += [pool.submit(bonus.state_dict) for _ in range(4)]
+        for job in jobs:
+            job.result()
+    assert bonus.steps == 24
+    assert all(weights.isfinite().all() for weights in bonus.network.parameters())
+
+
 def test_a_pickled_bonus_continues_as_a_copy(make):
     bonus = make()
     calls(bonus)
@@ -397,6 +411,7 @@ def test_a_pickled_bonus_continues_as_a_copy(make):
     assert same_state(sent.state_dict(), before)
     found = calls(sent)
     assert same_state(bonus.state_dict(), before)  # no memory is shared
+    ForkingPickler.dumps(bonus)  # how multiprocessing sends it to a new process
     assert_same(calls(bonus), found)
     fresh = pickle.loads(pickle.dumps(make()))
     assert_same(calls(fresh), calls(make()))

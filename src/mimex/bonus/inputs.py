@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,16 +20,33 @@ Result = TypeVar("Result")
 Method = Callable[Concatenate[Any, Arguments], Result]
 
 
-def isolated(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
-    """Decorator: runs a method of a bonus outside of inference mode and autocast.
+class Lock:
+    """A reentrant lock; a copy of it, or one that is pickled, is a new lock."""
 
-    A bonus cannot learn in inference mode, and autocast rounds away its small errors.
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+def isolated(method: Method[Arguments, Result]) -> Method[Arguments, Result]:
+    """Decorator: runs a method of a bonus in one thread at a time, without autocast.
+
+    A bonus cannot learn in inference mode, and autocast rounds away its small errors. Two threads
+    that train the same networks crash PyTorch.
     """
 
     @wraps(method)
     def run(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         full_precision = torch.autocast(self.device.type, enabled=False)
-        with torch.inference_mode(False), torch.no_grad(), full_precision:
+        with self.lock, torch.inference_mode(False), torch.no_grad(), full_precision:
             return method(self, *args, **kwargs)
 
     return run

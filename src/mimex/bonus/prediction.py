@@ -18,6 +18,7 @@ from torch import Generator, Tensor, nn
 
 from mimex.bonus.inputs import (
     Encoder,
+    Lock,
     check_finite,
     check_fraction,
     check_one_hot,
@@ -103,6 +104,7 @@ class MaskedPrediction(ABC):
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
+        self.lock = Lock()
         require_positive(length=length, masks=masks, feature_dim=feature_dim, action_dim=action_dim)
         if not 0 < lr < math.inf:
             raise ValueError(f"lr={lr} must be positive and finite.")
@@ -349,7 +351,7 @@ class MaskedPrediction(ABC):
         except Exception as error:
             kind = type(self).__name__
             raise ValueError(f"this is not the state of a {kind!r}: {error!r}.") from error
-        vars(self).update(vars(loaded))
+        vars(self).update(vars(loaded), lock=self.lock)
 
     def _load(self, state: Mapping[str, Any]) -> None:
         kind = type(self).__name__
