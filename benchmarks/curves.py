@@ -34,7 +34,7 @@ METRICS = (
     "explore/first_touch", "explore/first_lift", "explore/coverage", "bonus/mean", "bonus/share",
     "bonus/probe", "train/episode_steps", "ppo/std", "ppo/approx_kl", "ppo/clip_fraction", "ppo/lr",
     "ppo/explained_variance", "ppo/critic_share", "time/steps_per_second", "time/cpu_seconds",
-    "train/gave_up", "restart/success", "restart/rewarded", "restart/archive",
+    "train/gave_up", "restart/success", "restart/distance", "restart/archive",
 )  # fmt: skip
 ROWS = 200
 """Evenly spaced rows per run, in addition to those with an evaluation."""
