@@ -25,7 +25,7 @@ from mimex.contracts import (
     Step,
     final_observations,
     frames_per_step,
-    speaks_tensors,
+    supports_tensors,
 )
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.data.windows import RolloutWindows, WindowIndex
@@ -171,7 +171,7 @@ class OnPolicyAgent(Learner):
             num_envs=env.num_envs,
             frames_per_step=frames,
             horizon=config.horizon or config.steps,
-            tensors=speaks_tensors(env),
+            tensors=supports_tensors(env),
             seed=seed_for(config, "minibatches"),
             clock=clock,
         )
