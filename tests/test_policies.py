@@ -92,7 +92,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     card = json.loads(card_path(path).read_text())
     weights = path.read_bytes()
     path.write_bytes(weights[:-1] + b"\x01")
-    with pytest.raises(ValueError, match="the sha256 of .* differs"):
+    with pytest.raises(ValueError, match=r"the sha256 of .* differs"):
         load_policy(path)
     path.write_bytes(weights)
     for network in ({}, {**card["network"], "activation": "sin"}, {**card["network"], "inputs": 3}):

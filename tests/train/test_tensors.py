@@ -136,9 +136,7 @@ def test_others_speak_numpy():
     assert not supports_tensors(env)
     env.tensors = True
     assert supports_tensors(env)
-    assert not supports_tensors(
-        gymnasium.wrappers.vector.NormalizeReward(env)
-    )  # wrapped
+    assert not supports_tensors(gymnasium.wrappers.vector.NormalizeReward(env))  # wrapped
     robots = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=2, threads=1)
     robots.reset(seed=0)
     assert not supports_tensors(robots)
