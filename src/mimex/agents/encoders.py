@@ -288,9 +288,7 @@ class FrozenEncoder(Encoder):
     def __init__(self, network: ViT, reader: ObsAdapter, **shared: Any) -> None:
         layout = {**reader.layout, IMAGE: ((network.features,), torch.float32)}
         super().__init__(reader, layout, network.features, 2 * PROJECTION, **shared)
-        self._frozen = (
-            network.eval().to(reader.device),
-        )  # the tuple keeps it out of the submodules
+        self._frozen = (network.eval().to(reader.device),)  # a tuple: not a submodule
         self.project_image = nn.Sequential(
             nn.LayerNorm(network.features), nn.Linear(network.features, PROJECTION)
         )
@@ -383,8 +381,8 @@ def make_encoder(
         raise FileNotFoundError(
             "--vision.encoder vit without --vision.checkpoint uses the encoder that is shipped "
             f"with mimex, but there is no file {SHIPPED}: train one with `mimex pretrain --out "
-            "FOLDER` and add --vision.checkpoint FOLDER/encoder.safetensors, or pass a file with the "
-            f"weights of {SOURCES}"
+            "FOLDER` and add --vision.checkpoint FOLDER/encoder.safetensors, or pass a file with "
+            f"the weights of {SOURCES}"
         )
     network = load_encoder(vision.weights, image_size=vision.image_size, heads=vision.heads)
     expected = (3, network.image_size, network.image_size)
