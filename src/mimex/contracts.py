@@ -28,9 +28,9 @@ SHOWN_WINDOWS = 4
 class Step(NamedTuple):
     """One step of all N environments: NumPy arrays, or tensors on the actions' device."""
 
-    observation: Any  # that the agent acted on
+    observation: Any  # before the step
     actions: Any
-    next_observation: Any  # after the end of an episode, the first one of the next
+    next_observation: Any  # if the episode ended, the first of the next episode
     rewards: Any  # (N,) extrinsic
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
     @property
     def ended(self) -> Any:
-        """``(N,)``: the step was the last of its episode."""
+        """``(N,)`` bool: whether the episode ended with this step."""
         return self.terminated | self.truncated
 
 
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
 
     rounds: NDArray[np.int64]  # (n,) indices of the steps, from 0 since the last call
     bonus: NDArray[np.floating[Any]]  # (n, N)
-    after: bool  # windows end at the next observation, not at the one acted on
+    after: bool  # windows end at the next observation, not at the current one
     most_novel: Window | None  # some of the windows with the largest bonus
 
 
@@ -60,8 +60,8 @@ class Policy(Protocol):
 
         Args:
             observation: The environments' observation.
-            deterministic: Without exploration noise; otherwise sampled with the policy's generator.
-            step: Agent steps so far, for noise with a schedule.
+            deterministic: Disable exploration noise; otherwise actions are sampled.
+            step: Agent steps so far, for noise schedules.
         """
 
 
@@ -104,38 +104,38 @@ class Agent(Stateful, Protocol):
     def continues_episodes(self) -> bool: ...
 
     def begin(self, observation: Any) -> None:
-        """All environments were reset, with this observation."""
+        """Called after all environments were reset, with their observation."""
 
     def act(self, observation: Any, step: int) -> Array:
         """Actions for all environments at a step of the run.
 
-        A NumPy array, or a tensor for environments that take tensors (``speaks_tensors``).
+        A NumPy array, or a tensor for environments that support tensors (``supports_tensors``).
         """
 
     def observe(self, step: Step) -> None:
         """Stores the outcome of the actions."""
 
     def update(self, step: int, *, last: bool) -> Metrics | None:
-        """Learns if an update is due; returns metrics if a row is due, and at the last step."""
+        """Updates if one is due; returns metrics if a row is due, and at the last step."""
 
     def scored(self) -> Scored | None:
         """The bonus of the newest steps, for the novelty map."""
 
     def save(self) -> None:
-        """Writes files that a checkpoint relies on."""
+        """Writes the files that a checkpoint refers to."""
 
     def debug_state(self) -> dict[str, Any]:
         """The data of the last update, for debugging."""
 
 
 class Callback:
-    """Called at every step, and for every row of metrics."""
+    """Base class of callbacks, called at every step and for every row of metrics."""
 
     def begin(self, observation: Any) -> None:
-        """All environments were reset, with this observation."""
+        """Called after all environments were reset, with their observation."""
 
     def interrupt(self, observation: Any) -> None:
-        """All environments were reset in the middle of their episodes."""
+        """Called after all environments were reset in the middle of their episodes."""
         self.begin(observation)
 
     def step(self, step: Step) -> None:
@@ -216,8 +216,8 @@ def frames_per_step(env: VectorEnv[Any, Any, Any]) -> int:
     return int(getattr(env.unwrapped, "frames_a_step", 1))
 
 
-def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether environments have a ``step_on_device`` that takes and returns tensors.
+def supports_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether the environments have a ``step_on_device`` that takes and returns tensors.
 
     ``info["final_obs"]`` is then a batch of the ended episodes only, and ``info["final_info"]`` has
     tensors of all environments. Wrapped environments use NumPy.
@@ -227,8 +227,8 @@ def speaks_tensors(env: VectorEnv[Any, Any, Any]) -> bool:
 
 def step_env(env: Any, actions: Array) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     """Steps environments with NumPy actions, or with tensors on their device."""
-    made = env.step_on_device(actions) if isinstance(actions, Tensor) else env.step(actions)
-    return cast(tuple[Any, Any, Any, Any, dict[str, Any]], made)
+    result = env.step_on_device(actions) if isinstance(actions, Tensor) else env.step(actions)
+    return cast(tuple[Any, Any, Any, Any, dict[str, Any]], result)
 
 
 def final_observations(step: Step) -> Any:
@@ -242,11 +242,11 @@ def final_observations(step: Step) -> Any:
 
 
 def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
-    """The step with some running episodes truncated, as if the environments had done it.
+    """Truncates some running episodes at a step, as the environments would.
 
     Args:
-        step: Of N environments.
-        rows: ``(N,)``: whose episodes to truncate; none of them ended at this step.
+        step: One step of N environments.
+        rows: ``(N,)`` bool: episodes to truncate; none of them ended at this step.
     """
     info, observation = dict(step.info), step.next_observation
     on_device = isinstance(step.truncated, Tensor)
@@ -255,14 +255,14 @@ def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
     if on_device:
         finals = observation
         if "final_obs" in info:
-            finals = _replaced(observation, step.ended, info["final_obs"])
+            finals = _replace_rows(observation, step.ended, info["final_obs"])
         return step._replace(
             truncated=truncated,
-            info=info | {"final_obs": _taken(finals, ended), "final_info": dict(step.info)},
+            info=info | {"final_obs": _select_rows(finals, ended), "final_info": dict(step.info)},
         )
     last = info.get("final_obs", np.full(len(rows), None, object)).copy()
     for row in np.flatnonzero(rows):
-        last[row] = _taken(observation, row)
+        last[row] = _select_rows(observation, row)
     final = dict(info.get("final_info", {}))
     for name, values in step.info.items():
         if isinstance(values, np.ndarray) and f"_{name}" in info and not name.startswith("final_"):
@@ -275,27 +275,27 @@ def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
     )
 
 
-def _taken(observation: Any, rows: Any) -> Any:
+def _select_rows(observation: Any, rows: Any) -> Any:
     """A copy of some rows of a batch of observations."""
     if isinstance(observation, dict):
-        return {part: _taken(values, rows) for part, values in observation.items()}
+        return {part: _select_rows(values, rows) for part, values in observation.items()}
     taken = observation[rows]
     return taken.clone() if isinstance(taken, Tensor) else np.array(taken)
 
 
-def _replaced(observation: Any, rows: Any, new: Any) -> Any:
+def _replace_rows(observation: Any, rows: Any, new: Any) -> Any:
     """A copy of a batch of observations, tensors, with some rows replaced."""
     if isinstance(observation, dict):
-        return {part: _replaced(v, rows, new[part]) for part, v in observation.items()}
+        return {part: _replace_rows(v, rows, new[part]) for part, v in observation.items()}
     changed = observation.clone()
     changed[rows] = new
     return changed
 
 
 def final_successes(info: Mapping[str, Any]) -> Any:
-    """Success of the ended episodes, ``(N,)``; None if none reports it.
+    """Success of the ended episodes, ``(N,)`` bool; None if no environment reports it.
 
-    An episode that does not report success, by Gymnasium's mask, has failed.
+    By Gymnasium's mask, an episode without a report counts as a failure.
     """
     final = info.get("final_info", {})
     name = next((name for name in ("success", "is_success") if name in final), None)

@@ -1,7 +1,7 @@
-"""Reading and writing files: whole or not at all, and only those that are in their folder.
+"""Atomic writes, and reads that do not follow symbolic links.
 
-A reader, or a kill at any moment, meets the old or the new file whole. Folders may be shared with
-people whom we do not know: a symbolic link in place of a file is neither written nor read through.
+After a kill at any moment, a file has its complete old or its complete new content. Folders may be
+shared with untrusted users, so symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 ASIDE = ".writing-"
-"""Names of unfinished files start so; they keep their suffix, which tells ffmpeg the format."""
+"""Name prefix of unfinished files. The suffix stays: ffmpeg infers the format from it."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a path to write to, whose file takes the place of ``path`` when all went well.
+    """Yields a temporary path, whose file atomically replaces ``path`` on success.
 
-    On an error the unfinished file is removed, with the folder if it was made for it, and ``path``
-    is as it was.
+    On an error the temporary file is removed, and so is the folder if it was created here.
+    ``path`` is then unchanged.
     """
-    made = not path.parent.exists()
+    created = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(ASIDE + path.name)
     try:
-        aside.unlink(missing_ok=True)  # left by a kill, or a link that somebody put there
+        aside.unlink(missing_ok=True)  # left by a kill, or a planted link
         os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield aside
         if aside.lstat().st_size == 0:
@@ -38,31 +38,31 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(aside)
         os.replace(aside, path)
     except BaseException:
-        with suppress(OSError):  # which would hide the error
+        with suppress(OSError):  # keep the original error
             aside.unlink(missing_ok=True)
-            if made:
+            if created:
                 path.parent.rmdir()
         raise
-    sync(path.parent)  # without it a power cut may forget the new name
+    sync(path.parent)  # otherwise a power failure may undo the rename
 
 
 def append_to(path: Path) -> FileIO:
-    """Opens a file to append to and read, without a buffer; made, with its folder, if missing."""
+    """Opens a file for appending and reading, unbuffered; creates it and its folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileIO(open_own(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+")
 
 
 def read_own(path: Path) -> bytes:
-    """What a regular file holds."""
+    """Reads a regular file."""
     with FileIO(open_own(path, os.O_RDONLY), "rb") as file:
         return file.readall()
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object that a regular file holds.
+    """Reads a regular file with a JSON object.
 
     Raises:
-        ValueError: If it holds anything else.
+        ValueError: If the content is not a JSON object.
     """
     try:
         content: dict[str, Any] = json.loads(read_own(path))
@@ -72,16 +72,16 @@ def read_object(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict):
         raise ValueError(
-            f"{path} holds {json.dumps(content)[:40]}, but must hold names with values: restore "
-            "it, or use another folder."
+            f"{path} holds {json.dumps(content)[:40]}, but must hold a JSON object: restore it, "
+            "or use another folder."
         )
     return content
 
 
 def printable(text: str) -> str:
-    """A text that may come from a file of anybody, as a terminal can show it.
+    """Escapes control characters in untrusted text, for a terminal.
 
-    Escape sequences, which could move its cursor or change its title, become readable.
+    Raw escape sequences could move the cursor or change the title.
     """
     return "".join(
         x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode() for x in text
@@ -89,10 +89,10 @@ def printable(text: str) -> str:
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Opens a regular file; never a symbolic link, which may lead anywhere, nor a pipe.
+    """Opens a regular file, but no symbolic link or pipe.
 
     Raises:
-        OSError: If it is something else, or cannot be opened.
+        OSError: If it is not a regular file, or cannot be opened.
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for its other end.
@@ -105,12 +105,12 @@ def open_own(path: Path, flags: int) -> int:
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no regular file: remove it, or use another folder.")
+        raise OSError(f"{path} is not a regular file: remove it, or use another folder.")
     return descriptor
 
 
 def sync(path: Path) -> None:
-    """Returns when what was written to a file, or into a folder, has reached the disk."""
+    """Flushes a file or a folder to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

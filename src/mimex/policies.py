@@ -3,7 +3,7 @@
 A policy is a multilayer perceptron from raw observations to environment actions: observation
 normalization and action clipping are part of it, critic and optimizer are not. On disk it is a
 safetensors file with the arrays and, beside it, a model card in JSON with everything else. The
-package ships some (``names()``); ``mimex export RUN policy.safetensors`` makes one of a run.
+package ships some (``names()``); ``mimex export RUN policy.safetensors`` writes that of a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parent / "pretrained"
 SUFFIX = ".safetensors"
 
 OBSERVATION = "observation"
-"""Name of the only part of an observation that is not a Dict."""
+"""Name of the single input if observations are not a Dict."""
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
@@ -53,18 +53,18 @@ class MLPPolicy:
     """A deterministic policy. Call it with one observation, or with a batch of them.
 
     Attributes:
-        inputs: Shape of each part of an observation: by key for a Dict, in its order, or
-            ``OBSERVATION`` alone.
+        inputs: Shape of each input: by key of a Dict observation, in its order, or only
+            ``OBSERVATION``.
         mean: ``(D,)``, subtracted from the flattened observation.
-        scale: ``(D,)``, the factor after that.
+        scale: ``(D,)``, the result is multiplied by this.
         clip: Normalized features are clipped to plus and minus this.
         layers: Weight ``(out, in)`` and bias ``(out,)`` of each linear layer.
-        activation: Between two layers, one of ``ACTIVATIONS``.
+        activation: Activation function between layers, one of ``ACTIVATIONS``.
         action_shape: Shape of one action, ``()`` if discrete.
-        action_dtype: Its dtype by NumPy's name.
-        bounds: ``(2, A)``, low and high of a bounded action, which -1 and 1 are mapped to.
-        first_action: Of discrete actions, the first; None for continuous ones.
-        card: The model card: task, training steps, success rate and the rest; empty if unknown.
+        action_dtype: NumPy dtype of an action, by name.
+        bounds: ``(2, A)``, lower and upper bounds that -1 and 1 are mapped to; None if unbounded.
+        first_action: Lowest discrete action; None if actions are continuous.
+        card: The model card, with task, training steps and success rate; empty if unknown.
     """
 
     inputs: Mapping[str, tuple[int, ...]]
@@ -142,24 +142,24 @@ class MLPPolicy:
     def policy(
         self, observation: Any, *, deterministic: bool = True, step: int = 0
     ) -> NDArray[Any]:
-        """Actions for a batch of observations, as an evaluation asks for them."""
+        """Actions for a batch of observations (``contracts.Policy``)."""
         if not deterministic:
             raise ValueError(
-                "a policy file holds the mean action alone, without the noise of training: leave "
-                "out --noise, or evaluate the run folder"
+                "a policy file has no exploration noise, only the mean action: leave out --noise, "
+                "or evaluate the run folder"
             )
         return self(observation)
 
     def rounded(self) -> MLPPolicy:
-        """The same policy with weights rounded to float16, as ``save`` stores them."""
-        with np.errstate(over="ignore"):  # infinite weights are refused, with words
+        """Rounds the weights to float16, as ``save`` does."""
+        with np.errstate(over="ignore"):  # __post_init__ raises for infinite weights
             layers = [(w.astype(np.float16).astype(np.float32), b) for w, b in self.layers]
         return replace(self, layers=tuple(layers))
 
     def save(self, path: Path) -> None:
         """Writes the policy to ``path``, and its card to the same name with the suffix .json.
 
-        Weights are stored as float16: what is loaded from there acts as ``rounded`` does.
+        Weights are stored as float16: the loaded policy equals ``rounded()``.
         """
         arrays: dict[str, NDArray[Any]] = {"mean": self.mean, "scale": self.scale}
         for depth, (weight, bias) in enumerate(self.rounded().layers):
@@ -176,39 +176,39 @@ class MLPPolicy:
             "first_action": self.first_action,
         }
         card = {**self.card, "network": network, "sha256": hashlib.sha256(content).hexdigest()}
-        # The card comes last: a kill between the two leaves a pair that the checksum refuses.
+        # The card is written last: after a kill between the two, the checksum does not match.
         for file, data in ((path, content), (card_path(path), _text(card).encode())):
             with replacing(file) as aside:
                 aside.write_bytes(data)
 
 
 def card_path(path: Path) -> Path:
-    """The file of a policy's model card."""
+    """Path of a policy's model card."""
     return path.with_suffix(".json")
 
 
 def names() -> tuple[str, ...]:
-    """The shipped policies: a task's name, with ``-REWARD`` unless it was trained on dense."""
-    tasks = FOLDER.glob(f"[A-Z]*{SUFFIX}")  # beside them is the image encoder
+    """Names of the shipped policies: the task, with ``-REWARD`` unless trained on dense reward."""
+    tasks = FOLDER.glob(f"[A-Z]*{SUFFIX}")  # lower case: the image encoder
     return tuple(sorted(path.stem for path in tasks))
 
 
 def load_policy(name: str | Path) -> MLPPolicy:
-    """A trained policy: a shipped one by its name, or one of yours by its file.
+    """Loads a trained policy: a shipped one by name, or your own by its file.
 
     Args:
         name: One of ``mimex.policies.names()``, such as "FrankaReach", or the path of a
-            .safetensors file that ``mimex export`` wrote, with its model card beside it.
+            .safetensors file of ``mimex export``, with its model card in the same folder.
 
     Returns:
-        The policy; call it with an observation. ``.card`` is its model card.
+        The policy, a function of an observation. ``.card`` is its model card.
     """
     if str(name) in names():
         return _load(FOLDER / f"{name}{SUFFIX}")
     if Path(name).suffix != SUFFIX:
         raise ValueError(
             f"there is no pretrained policy {str(name)!r}, only {', '.join(names())}: train one "
-            f"(mimex train), or give the {SUFFIX} file of one"
+            f"(mimex train), or pass the path of a {SUFFIX} file"
         )
     return _load(Path(name))
 
@@ -217,8 +217,7 @@ def _load(path: Path) -> MLPPolicy:
     card, content = read_object(card_path(path)), read_own(path)
     if card.get("sha256") != hashlib.sha256(content).hexdigest():
         raise ValueError(
-            f"{path} is not the file that {card_path(path)} describes (its sha256 differs): export "
-            "the policy again"
+            f"the sha256 of {path} differs from that in {card_path(path)}: export the policy again"
         )
     try:
         arrays = {
@@ -240,7 +239,7 @@ def _load(path: Path) -> MLPPolicy:
             card=card,
         )
     except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
-        raise ValueError(f"{path} is no policy ({error}): export it again") from error
+        raise ValueError(f"{path} is not a policy file ({error}): export it again") from error
 
 
 def _text(card: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The containers that the parts of mimex hand to each other: arrays with names, no behaviour."""
+"""Data types shared by all packages: windows, arrays and metrics."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import torch
 from torch import Tensor
 
 Array = Tensor | np.ndarray[Any, Any]
-"""What users may hand in."""
+"""Array types accepted from users."""
 
 Metrics = dict[str, float]
-"""What a part reports about a step, by name: ``bonus/loss``, ``ppo/std``, ..."""
+"""Values to log, by name: ``bonus/loss``, ``ppo/std``, ..."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Window:
     """A batch of trailing windows of a trajectory, oldest step first.
 
-    Arrays of NumPy are taken as they are (shared, not copied).
+    NumPy arrays are shared, not copied.
 
     Attributes:
-        features: ``(B, L, D)`` numbers; also ``(B, L)`` integers for discrete observations, or
-            ``(B, L, ...)`` raw observations for a bonus that was given an encoder.
+        features: ``(B, L, D)`` floats; also ``(B, L)`` integers for discrete observations, or
+            ``(B, L, ...)`` raw observations for a bonus with an encoder.
         valid: ``(B, L)`` bool; False where the window reaches back before its episode's first
-            observation. All True when left out.
+            observation. All True by default.
         actions: ``(B, L, A)``, or ``(B, L)`` integers for discrete actions:
-            ``actions[:, k]`` is the action that LED TO ``features[:, k]``, so that
-            ``(features[:, k - 1], actions[:, k], features[:, k])`` is one transition.
+            ``actions[:, k]`` is the action taken BEFORE ``features[:, k]``: one transition is
+            ``(features[:, k - 1], actions[:, k], features[:, k])``.
     """
 
     features: Tensor
@@ -70,23 +70,23 @@ class Window:
         return int(self.features.shape[0])
 
     def __getitem__(self, rows: Tensor | slice) -> Window:
-        """Some windows of the batch."""
+        """Selects windows of the batch."""
         actions = None if self.actions is None else self.actions[rows]
         return Window(self.features[rows], self.valid[rows], actions)
 
     def to(self, device: torch.device | str) -> Window:
-        """The same windows on a device."""
+        """Moves the windows to a device."""
         actions = None if self.actions is None else self.actions.to(device)
         return Window(self.features.to(device), self.valid.to(device), actions)
 
     def clone(self) -> Window:
-        """The same windows in memory of their own."""
+        """Copies the windows."""
         actions = None if self.actions is None else self.actions.clone()
         return Window(self.features.clone(), self.valid.clone(), actions)
 
     @staticmethod
     def cat(windows: Sequence[Window]) -> Window:
-        """Several batches of windows as one; with actions if they have them."""
+        """Concatenates batches of windows, and their actions if they have any."""
         actions = [window.actions for window in windows if window.actions is not None]
         return Window(
             torch.cat([window.features for window in windows]),
@@ -96,7 +96,7 @@ class Window:
 
     @property
     def length(self) -> int:
-        """The number of steps in each window, L."""
+        """Steps per window, L."""
         return int(self.features.shape[1])
 
 

@@ -206,7 +206,9 @@ def test_a_file_that_has_changed_since_is_refused(shipped):
 
 
 def test_without_a_shipped_encoder_the_error_says_how_to_make_one(shipped):
-    with pytest.raises(FileNotFoundError, match=r"shipped.safetensors: `mimex pretrain --out"):
+    with pytest.raises(
+        FileNotFoundError, match=r"shipped.safetensors: train one with `mimex pretrain --out"
+    ):
         make_encoder(VIT, picture_and_numbers(48, 18), normalize=False, clip=5.0)
     assert VIT.fitted() == VIT
 

@@ -351,5 +351,5 @@ def test_bad_settings_are_named(settings, words):
 
 def test_more_minibatches_than_steps_are_refused():
     ppo = agent(minibatches=8)
-    with pytest.raises(ValueError, match="minibatches=8 of a rollout of 4 steps"):
+    with pytest.raises(ValueError, match=r"ppo.minibatches is 8, but the rollout has only 4 steps"):
         ppo.update(batch_of(ppo, 4))

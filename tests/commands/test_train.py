@@ -306,7 +306,7 @@ def test_from_pixels_the_papers_preset_runs_with_the_shipped_encoder(tmp_path, m
     words = ["train", "FrankaReach", "--preset", "paper", "--observation", "pixels", *TINY]
     words += ["--bonus", "mimex", "--steps", "64", "--out", str(run)]
     assert main(words) == 1
-    assert "`mimex pretrain --out FOLDER` makes one" in capsys.readouterr().err
+    assert "train one with `mimex pretrain --out FOLDER`" in capsys.readouterr().err
     assert not (run / "config.json").exists()
     save_encoder(shipped, ViT(48, heads=3, width=24, depth=1, patch=8))
     assert main(words) == 0

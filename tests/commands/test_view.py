@@ -77,7 +77,10 @@ def test_a_capsule_has_the_shape_that_mujoco_gives_it():
         (["gym/CartPole-v1", "--agent", "random"], "no MuJoCo scene to view: use `mimex play`"),
         (["dmc/cartpole_swingup", "--agent", "expert"], "dmc/cartpole_swingup has none"),
         (["FrankaPick"], "or a task with --agent zero, random or expert"),
-        (["FrankaReach", "--agent", "zero", "--host", "192.0.2.1"], "no address of this machine"),
+        (
+            ["FrankaReach", "--agent", "zero", "--host", "192.0.2.1"],
+            "not an address of this machine",
+        ),
     ],
 )
 def test_what_cannot_be_viewed_is_refused_with_the_remedy(arguments, words, capsys):

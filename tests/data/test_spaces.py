@@ -69,7 +69,7 @@ def test_off_policy_bonuses_see_the_view_too(tmp_path):
 
 @pytest.mark.render
 def test_an_encoder_has_no_groups():
-    with pytest.raises(ValueError, match="--bonus-view is object, but the bonus sees an encoder's"):
+    with pytest.raises(ValueError, match="--bonus-view is object, but the bonus gets an encoder's"):
         made("FrankaPick", "--observation", "pixels", "--bonus-view", "object")
 
 

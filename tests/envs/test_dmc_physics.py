@@ -17,7 +17,7 @@ def test_bounds_are_the_tasks_own_and_unlimited_actions_are_taken_as_they_are() 
 
 
 def test_discrete_actions_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"must be real numbers.*choose a continuous task"):
+    with pytest.raises(ValueError, match=r"must be floats.*choose a continuous task"):
         action_bounds(specs.DiscreteArray(4))
 
 

@@ -11,7 +11,7 @@ from tests.devices import Crossings
 from mimex.agents.on_policy import LoopSettings
 from mimex.commands.build import make_training
 from mimex.config import preset
-from mimex.contracts import speaks_tensors
+from mimex.contracts import supports_tensors
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.small import DeepSea
 
@@ -133,11 +133,11 @@ def test_tensors_of_any_environment_are_learned_from_as_numpys_are(monkeypatch):
 
 def test_others_speak_numpy():
     env = DeepSea(2)
-    assert not speaks_tensors(env)
+    assert not supports_tensors(env)
     env.tensors = True
-    assert speaks_tensors(env)
-    assert not speaks_tensors(gymnasium.wrappers.vector.NormalizeReward(env))  # not for its wrapper
+    assert supports_tensors(env)
+    assert not supports_tensors(gymnasium.wrappers.vector.NormalizeReward(env))  # wrapped
     robots = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=2, threads=1)
     robots.reset(seed=0)
-    assert not speaks_tensors(robots)
+    assert not supports_tensors(robots)
     assert isinstance(robots.step(torch.zeros(2, 9))[0], np.ndarray)

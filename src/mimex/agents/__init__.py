@@ -1,4 +1,4 @@
-"""Agents by name: each file has an algorithm, its settings, its presets and how it is built."""
+"""Registry of agents. Each module holds one algorithm, its settings, presets and builder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ AGENTS = {
 }
 """Module and class of every agent, by the name used in settings and studies.
 
-A new agent is its file and a line here. One of your own, "my_agents:Mine", is added before
-``mimex.config`` is imported."""
+To add an agent, add its file and a line here. Register your own, for example "my_agents:Mine",
+before ``mimex.config`` is imported."""
 
 
 def agent_class(name: str) -> type[Learner]:
-    """The class of an agent by its name."""
+    """Imports the class of an agent."""
     module, _, kind = AGENTS[name].partition(":")
     found: type[Learner] = getattr(import_module(module, __name__), kind)
     return found

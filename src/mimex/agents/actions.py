@@ -35,7 +35,7 @@ class ActionAdapter:
         self._dtype, self._start, self._shape = space.dtype, torch.tensor(0), space.shape or ()
         self.sizes: tuple[int, ...] = ()
         self._clipped = False
-        self._bounds: Tensor | None = None  # (2, size), low and high, where they are not -1 and 1
+        self._bounds: Tensor | None = None  # (2, size) low and high, unless they are -1 and 1
         if isinstance(space, spaces.Discrete):
             self.sizes, self._start = (int(space.n),), torch.tensor([int(space.start)])
         elif isinstance(space, spaces.MultiDiscrete):
@@ -50,10 +50,10 @@ class ActionAdapter:
                 self._bounds = torch.from_numpy(bounds)
         else:
             raise ValueError(
-                f"the action space is {space}, but agents take a Box of real numbers, Discrete, "
+                f"the action space is {space}, but agents support a Box of floats, Discrete, "
                 "MultiDiscrete or MultiBinary: register the task in gymnasium.wrappers."
                 "TransformAction(env, func, action_space), where action_space is one of these and "
-                "func makes the task's own actions of it"
+                "func converts its actions to the task's own"
             )
         self.discrete = bool(self.sizes)
         self.size = sum(self.sizes) if self.discrete else math.prod(self._shape)
@@ -63,11 +63,11 @@ class ActionAdapter:
         return self.tensors(actions).cpu().numpy().astype(self._dtype, copy=False)
 
     def clipped(self, actions: Tensor) -> Tensor:
-        """Actions ``(..., size)`` clipped as for the environments, in the agent's units."""
+        """Clips actions ``(..., size)`` as for the environments, in the agent's units."""
         return actions.clip(-1.0, 1.0) if self._clipped else actions
 
     def tensors(self, actions: Tensor) -> Tensor:
-        """The same as tensors on the actions' device."""
+        """Like ``__call__``, as tensors on the actions' device."""
         if self.discrete:
             chosen = [code.argmax(1) for code in actions.split_with_sizes(self.sizes, 1)]
             values = torch.stack(chosen, 1) + self._start.to(actions.device)
@@ -173,7 +173,7 @@ class Categorical(nn.Module):
 def distribution_for(
     actions: ActionAdapter, initial_std: float, min_std: float
 ) -> Gaussian | Categorical:
-    """The action distribution for an action space."""
+    """Builds the action distribution for an action space."""
     if actions.discrete:
         return Categorical(actions.sizes)
     return Gaussian(actions.size, initial_std, min_std)

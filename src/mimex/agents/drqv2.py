@@ -118,15 +118,15 @@ MIMEX = DrQv2Settings(batch=1024, n_step=1)
 """The variant of the MIMEx release."""
 
 SMALL_STATE = replace(PUBLISHED, hidden=256, lr=1e-3, features="encoder")
-"""DrQ-v2 of the cpu preset from a state of some ten dimensions, which is also the bonus's input.
-Return on cartpole_swingup after 30,000 frames with the published learning rate of 1e-4: 247, with
-this one: 717 (seed 0)."""
+"""DrQ-v2 of the cpu preset, from a low-dimensional state that is also the bonus's input. The
+learning rate is larger than the published 1e-4, with which cartpole_swingup learns more slowly
+(return after 30,000 frames, seed 0: 247 instead of 717)."""
 
 SMALL_PIXELS = replace(PUBLISHED, batch=64, filters=16, shift=2, hidden=256, lr=3e-4)
-"""DrQ-v2 of the small preset, from images of the control suite: 100,000 frames take a core 28
-minutes with MIMEx and 15 without. It learns dense cartpole_swingup, by frames nearly as the
-published size does (docs/results.md); with a learning rate of 1e-3 the policy got stuck. Its scores
-cannot be compared with published ones."""
+"""DrQ-v2 of the small preset, from images of the control suite. On one core, 100,000 frames take 28
+minutes with MIMEx and 15 without. On dense cartpole_swingup it is nearly as sample-efficient as the
+published size; with a learning rate of 1e-3 it does not learn. Its scores are not comparable with
+published ones."""
 
 REPLAY_ENVS = 8
 """Parallel environments of DrQ-v2 on PixMC-Sparse."""
@@ -147,7 +147,7 @@ class InputEncoder(nn.Module):
 
     Attributes:
         shape: Shape of a packed observation: ``(C, H, W)`` uint8, or ``(D,)``.
-        features: Output dimensions.
+        features: Number of output features.
 
     Args:
         reader: Converts observations.
@@ -161,8 +161,8 @@ class InputEncoder(nn.Module):
         self.pixels = None
         if reader.image is not None:
             self.depth, side = reader.square_image
-            planes = math.ceil(4 * self.vector / side**2)
-            self.shape = (self.depth + planes, side, side)
+            extra = math.ceil(4 * self.vector / side**2)  # channels that hold the float32 vector
+            self.shape = (self.depth + extra, side, side)
             self.pixels = PixelEncoder(self.depth, side, filters)
             self.features += self.pixels.features
 
@@ -171,9 +171,9 @@ class InputEncoder(nn.Module):
         if self.pixels is None or not self.vector:
             return stored[VECTOR if self.pixels is None else IMAGE]
         image, (depth, height, width) = stored[IMAGE], self.shape
-        planes = torch.zeros(len(image), depth - self.depth, height, width).to(image)
-        planes.flatten(1)[:, : 4 * self.vector] = stored[VECTOR].contiguous().view(torch.uint8)
-        return torch.cat([image, planes], dim=1)
+        extra = torch.zeros(len(image), depth - self.depth, height, width).to(image)
+        extra.flatten(1)[:, : 4 * self.vector] = stored[VECTOR].contiguous().view(torch.uint8)
+        return torch.cat([image, extra], dim=1)
 
     def shifted(self, packed: Tensor, shifts: Tensor) -> Tensor:
         """Shifts the images of packed observations by ``shifts`` ``(B, 2)``."""
@@ -184,11 +184,11 @@ class InputEncoder(nn.Module):
         """Features ``(B, features)``."""
         if self.pixels is None:
             return packed
-        seen: Tensor = self.pixels(packed[:, : self.depth])
+        features: Tensor = self.pixels(packed[:, : self.depth])
         if not self.vector:
-            return seen
-        numbers = packed[:, self.depth :].flatten(1)[:, : 4 * self.vector].contiguous()
-        return torch.cat([seen, numbers.view(torch.float32)], dim=1)
+            return features
+        vector = packed[:, self.depth :].flatten(1)[:, : 4 * self.vector].contiguous()
+        return torch.cat([features, vector.view(torch.float32)], dim=1)
 
 
 class Actor(nn.Module):
@@ -261,7 +261,7 @@ class DrQv2:
     ) -> None:
         if actions.discrete:
             raise ValueError(
-                "the actions are discrete, but drqv2 needs a box of real numbers: use --agent ppo"
+                "the actions are discrete, but drqv2 needs a continuous Box: use --agent ppo"
             )
         self.reader, self.actions, self.settings = reader, actions, settings
         self.device, self.action_dim = reader.device, actions.size
@@ -290,12 +290,12 @@ class DrQv2:
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
         }
-        # A child of the seed: the seed itself would repeat the random numbers of the weights.
-        (of_noise,) = np.random.SeedSequence(seed).spawn(1)
-        self.generator = Generator(self.device).manual_seed(int(of_noise.generate_state(1)[0]))
+        # A child seed: the seed itself would repeat the random stream of the weights.
+        (noise_seed,) = np.random.SeedSequence(seed).spawn(1)
+        self.generator = Generator(self.device).manual_seed(int(noise_seed.generate_state(1)[0]))
 
     def read(self, observation: Any) -> Tensor:
-        """A batch of the environments' observations, ``(B, *shape)`` on the device."""
+        """Converts the environments' observations to one tensor ``(B, *shape)`` on the device."""
         return self.encoder.pack(self.reader(observation))
 
     def policy(
@@ -328,16 +328,15 @@ class DrQv2:
         """
         size = len(batch.actions)
         shifts = self._draw_shifts(size, batch.run)
-        found = self._encoded(batch.observations, shifts, torch.enable_grad)
+        chunks = self._encoded(batch.observations, shifts, torch.enable_grad)
         if batch.windows is None:
-            return Encoded(found, None)
-        see = self._bonus_features
-        seen = parallel_map(see, found)
+            return Encoded(chunks, None)
+        parts = parallel_map(self._bonus_features, chunks)
         shifts = None if shifts is None else shifts[batch.windows.owners]
-        seen += self._encoded(batch.windows.others, shifts, torch.no_grad, see)
-        features = torch.cat(seen)[batch.windows.positions]  # (B, L, D)
+        parts += self._encoded(batch.windows.others, shifts, torch.no_grad, self._bonus_features)
+        features = torch.cat(parts)[batch.windows.positions]  # (B, L, D)
         features[~batch.windows.valid] = 0.0
-        return Encoded(found, features)
+        return Encoded(chunks, features)
 
     def _encoded(
         self,
@@ -346,22 +345,22 @@ class DrQv2:
         mode: Callable[[], AbstractContextManager[Any]],
         then: Callable[[Tensor], Tensor] | None = None,
     ) -> list[Tensor]:
-        """Encodes observations in chunks, and applies another function to each."""
+        """Encodes observations in chunks, and applies ``then`` to each chunk."""
 
         def encode(rows: slice) -> Tensor:
             with mode():
-                seen = observations[rows]
+                packed = observations[rows]
                 if shifts is not None:
-                    seen = self.encoder.shifted(seen, shifts[rows])
-                seen = self.encoder(seen)
-                return seen if then is None else then(seen)
+                    packed = self.encoder.shifted(packed, shifts[rows])
+                features = self.encoder(packed)
+                return features if then is None else then(features)
 
         return parallel_map(encode, chunk_slices(len(observations), self._encoded_at_once))
 
-    def _blocks(self, pieces: list[Tensor]) -> list[Tensor]:
-        """Concatenates chunks of the encoder to chunks of actor and critic."""
+    def _blocks(self, chunks: list[Tensor]) -> list[Tensor]:
+        """Concatenates the encoder's chunks to the larger blocks of actor and critic."""
         each = self._at_once // self._encoded_at_once
-        return parallel_map(torch.cat, [pieces[i : i + each] for i in range(0, len(pieces), each)])
+        return parallel_map(torch.cat, [chunks[i : i + each] for i in range(0, len(chunks), each)])
 
     def update(
         self,
@@ -373,69 +372,69 @@ class DrQv2:
         """One update of critic, encoder and actor.
 
         Args:
-            batch: What to learn from.
+            batch: Sampled transitions.
             step: Agent steps so far, for the noise.
-            rewards: ``(B,)`` in place of the batch's, with a bonus.
-            encoded: What ``encode`` gave for this batch, if it was called.
+            rewards: ``(B,)`` with the bonus; by default the batch's own.
+            encoded: Result of ``encode`` for this batch; computed by default.
         """
-        pieces = (encoded or self.encode(batch)).pieces
+        chunks = (encoded or self.encode(batch)).chunks
         rewards = batch.rewards if rewards is None else rewards
         std = self.settings.std(step)
-        blocks = self._blocks([piece.detach() for piece in pieces])
-        metrics = self._update_critic(batch, pieces, blocks, rewards, std)
+        blocks = self._blocks([chunk.detach() for chunk in chunks])
+        metrics = self._update_critic(batch, chunks, blocks, rewards, std)
         metrics |= self._update_actor(batch, blocks, std)
         with torch.no_grad():
-            slow, fast = tuple(self.target.parameters()), tuple(self.critic.parameters())
-            torch._foreach_lerp_(slow, fast, self.settings.tau)
+            target, critic = tuple(self.target.parameters()), tuple(self.critic.parameters())
+            torch._foreach_lerp_(target, critic, self.settings.tau)
         return metrics | {"drqv2/std": std, "drqv2/reward": float(rewards.mean())}
 
     def _update_critic(
         self,
         batch: Transitions,
-        pieces: list[Tensor],
+        chunks: list[Tensor],
         blocks: list[Tensor],
         rewards: Tensor,
         std: float,
     ) -> Metrics:
         size = len(batch.actions)
         noise, shifts = self._draw_noise(size, std), self._draw_shifts(size)
-        after = self._blocks(self._encoded(batch.next_observations, shifts, torch.no_grad))
+        next_blocks = self._blocks(self._encoded(batch.next_observations, shifts, torch.no_grad))
         parameters = tuple(self.critic.parameters())
 
         def learn(block: tuple[slice, Tensor, Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
-            rows, seen, then = block
+            rows, features, next_features = block
             with torch.no_grad():
-                actions = noisy(self.actor(then), noise[rows])
-                worse = self.target(then, actions).amin(0)
-                target = torch.addcmul(rewards[rows], batch.discounts[rows], worse)
+                actions = noisy(self.actor(next_features), noise[rows])
+                next_values = self.target(next_features, actions).amin(0)
+                target = torch.addcmul(rewards[rows], batch.discounts[rows], next_values)
             with torch.enable_grad():
-                seen = seen.requires_grad_(bool(self._encoder))
-                values = self.critic(seen, batch.actions[rows])  # (2, b)
+                features = features.requires_grad_(bool(self._encoder))
+                values = self.critic(features, batch.actions[rows])  # (2, b)
                 loss = (values - target).square().sum() / size
-                wanted = (*parameters, seen) if self._encoder else parameters
-                gradients = torch.autograd.grad(loss, wanted)
+                inputs = (*parameters, features) if self._encoder else parameters
+                gradients = torch.autograd.grad(loss, inputs)
             return gradients, torch.stack([loss.detach(), values.detach()[0].sum() / size])
 
         parts = parallel_map(
-            learn, list(zip(chunk_slices(size, self._at_once), blocks, after, strict=True))
+            learn, list(zip(chunk_slices(size, self._at_once), blocks, next_blocks, strict=True))
         )
         gradients = sum_tensors([part[0][: len(parameters)] for part in parts])
         loss, value = torch.stack([part[1] for part in parts]).sum(0).tolist()
         if self._encoder:
-            back = [part[0][-1] for part in parts]  # (b, F) of the features
-            gradients = self._through_encoder(pieces, back) + gradients
+            of_features = [part[0][-1] for part in parts]  # (b, F)
+            gradients = self._through_encoder(chunks, of_features) + gradients
         self._step("critic", batch, gradients, loss)
         return {"drqv2/critic_loss": loss, "drqv2/value": value}
 
-    def _through_encoder(self, pieces: list[Tensor], back: list[Tensor]) -> list[Tensor]:
-        """Gradients of the encoder's parameters, from those of its outputs."""
+    def _through_encoder(self, chunks: list[Tensor], of_features: list[Tensor]) -> list[Tensor]:
+        """Backpropagates the gradients of the encoder's outputs to its parameters."""
         parameters = tuple(self._encoder)
 
-        def gradients(piece: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-            return torch.autograd.grad(piece[0], parameters, piece[1])
+        def gradients(chunk: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(chunk[0], parameters, chunk[1])
 
-        split = [part for block in back for part in torch.split(block, IMAGES_AT_ONCE)]
-        return sum_tensors(parallel_map(gradients, list(zip(pieces, split, strict=True))))
+        split = [part for block in of_features for part in torch.split(block, IMAGES_AT_ONCE)]
+        return sum_tensors(parallel_map(gradients, list(zip(chunks, split, strict=True))))
 
     def _update_actor(self, batch: Transitions, blocks: list[Tensor], std: float) -> Metrics:
         size = len(batch.actions)
@@ -443,10 +442,10 @@ class DrQv2:
         parameters = tuple(self._actor.values())
 
         def learn(block: tuple[slice, Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
-            rows, seen = block
+            rows, features = block
             with torch.enable_grad():
-                actions = noisy(self.actor(seen), noise[rows])
-                loss = -self.critic(seen, actions).amin(0).sum() / size
+                actions = noisy(self.actor(features), noise[rows])
+                loss = -self.critic(features, actions).amin(0).sum() / size
                 return torch.autograd.grad(loss, parameters), loss.detach()
 
         parts = parallel_map(
@@ -462,7 +461,7 @@ class DrQv2:
         """One optimizer step."""
         if not math.isfinite(loss):
             raise NotFiniteError(
-                f"the loss of DrQ-v2's {name} is {loss}. Its weights are those before this step.",
+                f"the loss of DrQ-v2's {name} is {loss}. Its weights are unchanged.",
                 batch,
             )
         parameters = self._actor if name == "actor" else self._critic
@@ -476,8 +475,8 @@ class DrQv2:
     def _bonus_features(self, encoded: Tensor) -> Tensor:
         if self.settings.features == "encoder":
             return encoded.detach()
-        seen: Tensor = self.critic.trunk(encoded)
-        return seen
+        features: Tensor = self.critic.trunk(encoded)
+        return features
 
     def _draw_shifts(self, size: int, run: int = 1) -> Tensor | None:
         """Random shifts ``(size, 2)``, the same within each run of rows; None for vectors."""
@@ -516,8 +515,8 @@ def replay_bonuses(
 
     Args:
         published: The published settings, for image features, which are not normalized. By default
-            those of the library with normalized inputs: the buffer keeps observations in their own
-            units.
+            the library's settings with normalized inputs, because the buffer stores raw
+            observations.
     """
     learning = [name for name in BONUSES if issubclass(bonus_class(name), MaskedPrediction)]
     if published is None:

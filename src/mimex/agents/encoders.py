@@ -1,10 +1,10 @@
 """Encoders of observations, in three steps.
 
-``ObsAdapter`` converts an observation to one image and one vector. ``read`` makes of these what a
-rollout stores, ``bonus_features`` the features for the bonus, and ``policy_input`` the input of
-actor and critic. A frozen network runs in ``read``, so that rollouts store its features instead of
-images; a trained network and running statistics are applied in ``bonus_features``, so that stored
-observations can be encoded again.
+``ObsAdapter`` converts an observation to one image and one vector. ``read`` converts these to the
+format that a rollout stores, ``bonus_features`` computes the features for the bonus, and
+``policy_input`` the input of actor and critic. A frozen network runs in ``read``, so that rollouts
+store its features instead of images; a trained network and running statistics are applied in
+``bonus_features``, so that stored observations can be encoded again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROJECTION = 128
 """Features of the image projection, and of the vector projection (MVP)."""
 
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "encoder.safetensors"
-"""The image encoder that comes with mimex, of `mimex pretrain`."""
+"""The image encoder shipped with mimex, trained by `mimex pretrain`."""
 
 VIT_CHUNK = 8
 """Images per forward pass of the ViT on one thread."""
@@ -44,8 +44,8 @@ VIT_CHUNK = 8
 class ObsAdapter:
     """Converts observations to one image and one vector.
 
-    Three-dimensional uint8 Boxes are images. All else is flattened and concatenated in the order
-    of a Dict's keys, with discrete parts as one-hot codes.
+    Three-dimensional uint8 Boxes are images. Everything else is flattened and concatenated in the
+    order of a Dict's keys, with discrete parts as one-hot codes.
 
     Attributes:
         image: Shape ``(C, H, W)`` of the image, or None.
@@ -65,8 +65,8 @@ class ObsAdapter:
         images = [name for name, part in parts.items() if _is_image(part)]
         if len(images) > 1:
             raise ValueError(
-                f"the observation has {len(images)} images ({', '.join(images)}), but agents take "
-                "one: leave the others out with gymnasium's FilterObservation"
+                f"the observation has {len(images)} images ({', '.join(images)}), but agents "
+                "support one: leave the others out with gymnasium's FilterObservation"
             )
         self._image = images[0] if images else None
         self.image: tuple[int, int, int] | None = None
@@ -92,7 +92,7 @@ class ObsAdapter:
 
     @property
     def square_image(self) -> tuple[int, int]:
-        """Channels and width of the image; an error if it is not square."""
+        """Channels and width of the image; raises ValueError if it is not square."""
         assert self.image is not None
         depth, height, width = self.image
         if height != width:
@@ -111,7 +111,7 @@ class ObsAdapter:
         return found | {VECTOR: ((self.vector,), torch.float32)}
 
     def __call__(self, observation: Any) -> ObsDict:
-        """A batch of the environments' observations, as tensors on the device."""
+        """Converts a batch of the environments' observations to tensors on the device."""
         parts = observation if isinstance(self.space, spaces.Dict) else {"": observation}
         found: ObsDict = {}
         if self._image is not None:
@@ -158,14 +158,14 @@ def _width(name: str, space: spaces.Space[Any]) -> int:
 
 
 class Encoder(nn.Module, ABC):
-    """Encodes one kind of observation.
+    """Base class of encoders for the bonus and for actor and critic.
 
     Attributes:
         layout: Shapes and types of a stored observation.
         feature_dim: Dimensions of the bonus's features.
         width: Dimensions of the input of actor and critic.
         chunk: Rows per forward pass, so that activations stay in cache.
-        normalizer: Normalizes the vector that every observation has.
+        normalizer: Normalizes the vector part of observations.
         device: Device of the networks.
 
     Args:
@@ -173,8 +173,8 @@ class Encoder(nn.Module, ABC):
         layout: Shapes and types of a stored observation.
         feature_dim: Dimensions of the bonus's features.
         width: Dimensions of the input of actor and critic.
-        normalize: Whether the vector is normalized by running statistics of the observations.
-        clip: Where it is clipped; if normalized, in standard deviations.
+        normalize: Whether to normalize the vector by its running mean and std.
+        clip: Clip range of the vector; in standard deviations if it is normalized.
     """
 
     chunk = 512
@@ -202,11 +202,11 @@ class Encoder(nn.Module, ABC):
         return self.normalizer.follow
 
     def sync(self) -> None:
-        """Uses the statistics of all observations so far, from now on."""
+        """Applies the statistics of all observations so far, over all processes."""
         self.normalizer.sync()
 
     def read(self, observation: Any, *, update_stats: bool = False) -> ObsDict:
-        """Observations as a rollout stores them; ``update_stats`` adds them to the statistics."""
+        """Converts observations for the rollout; ``update_stats`` adds them to the statistics."""
         stored = self.reader(observation)
         if update_stats:
             self.update_stats(stored)
@@ -226,7 +226,7 @@ class Encoder(nn.Module, ABC):
 
 
 class VectorEncoder(Encoder):
-    """Vectors, the same for the policy and for the bonus.
+    """Normalizes vectors; the policy and the bonus get the same features.
 
     Args:
         reader: Converts observations.
@@ -244,7 +244,7 @@ class VectorEncoder(Encoder):
 
 
 class ConvolutionalEncoder(Encoder):
-    """Images, and a vector beside them, with a small CNN that is trained with the policy.
+    """Encodes images with a small CNN trained with the policy, and projects the vector, if any.
 
     Args:
         reader: Converts observations.
@@ -256,11 +256,11 @@ class ConvolutionalEncoder(Encoder):
     def __init__(self, reader: ObsAdapter, **shared: Any) -> None:
         depth, height = reader.square_image
         network = ConvEncoder(height, depth=depth)
-        beside = PROJECTION if reader.vector else 0
-        width = network.features + beside
+        projected = PROJECTION if reader.vector else 0
+        width = network.features + projected
         super().__init__(reader, reader.layout, network.features, width, **shared)
         self.network = network
-        self.project_vector = nn.Linear(reader.vector, PROJECTION) if beside else None
+        self.project_vector = nn.Linear(reader.vector, PROJECTION) if projected else None
 
     def bonus_features(self, stored: ObsDict) -> Tensor:
         features: Tensor = self.network(stored[IMAGE])
@@ -269,18 +269,18 @@ class ConvolutionalEncoder(Encoder):
     def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
         if self.project_vector is None:
             return features
-        joints = self.project_vector(self.normalizer(stored[VECTOR]))
-        return torch.cat([features, joints], dim=1)
+        vector = self.project_vector(self.normalizer(stored[VECTOR]))
+        return torch.cat([features, vector], dim=1)
 
 
 class FrozenEncoder(Encoder):
-    """Images and a vector, with a frozen ViT whose features are stored.
+    """Encodes images with a frozen ViT, whose features rollouts store, and projects the vector.
 
     As in MVP (Xiao et al., 2022): layer norm and projection of the image features, and a
     projection of the vector.
 
     Args:
-        network: A pretrained ViT. It never changes and is not part of the agent's state.
+        network: A pretrained ViT. It is not trained and not part of the agent's state.
         reader: Converts observations.
         shared: Of ``Encoder``: ``normalize``, ``clip``.
     """
@@ -288,7 +288,7 @@ class FrozenEncoder(Encoder):
     def __init__(self, network: ViT, reader: ObsAdapter, **shared: Any) -> None:
         layout = {**reader.layout, IMAGE: ((network.features,), torch.float32)}
         super().__init__(reader, layout, network.features, 2 * PROJECTION, **shared)
-        self._frozen = (network.eval().to(reader.device),)  # in a tuple: it is no submodule
+        self._frozen = (network.eval().to(reader.device),)  # a tuple: not a submodule
         self.project_image = nn.Sequential(
             nn.LayerNorm(network.features), nn.Linear(network.features, PROJECTION)
         )
@@ -309,12 +309,12 @@ class FrozenEncoder(Encoder):
         return stored[IMAGE]
 
     def policy_input(self, stored: ObsDict, features: Tensor) -> Tensor:
-        joints = self.project_vector(self.normalizer(stored[VECTOR]))
-        return torch.cat([self.project_image(features), joints], dim=1)
+        vector = self.project_vector(self.normalizer(stored[VECTOR]))
+        return torch.cat([self.project_image(features), vector], dim=1)
 
 
 class OtherWeightsError(RuntimeError):
-    """The file of an image encoder has changed since a policy was trained with it."""
+    """An image encoder's file differs from the one that the policy was trained with."""
 
 
 @dataclass(frozen=True)
@@ -334,19 +334,19 @@ class VisionSettings:
     pretrain` have their own."""
 
     sha256: str = ""
-    """Checksum of a file of `mimex pretrain`, which is filled in: a run continues, and its policy
-    is evaluated, with the weights that it was trained with."""
+    """Checksum of a file of `mimex pretrain`, filled in automatically. A run is resumed and
+    evaluated only with the encoder that it was trained with."""
 
     @property
     def weights(self) -> Path:
-        """The file with the weights of the ViT."""
+        """Path of the ViT's weights."""
         return self.checkpoint or SHIPPED
 
     def fitted(self) -> VisionSettings:
-        """These settings with the heads, image size and checksum of a file that has its own.
+        """Fills in heads, image size and checksum from a file of `mimex pretrain`.
 
         Raises:
-            OtherWeightsError: If the file has another checksum than these settings.
+            OtherWeightsError: If the file's checksum differs from that of these settings.
         """
         own = None
         if self.encoder == "vit" and self.weights.is_file():
@@ -365,13 +365,13 @@ class VisionSettings:
 def make_encoder(
     vision: VisionSettings, reader: ObsAdapter, *, normalize: bool, clip: float
 ) -> Encoder:
-    """The encoder for a kind of observation.
+    """Builds the encoder for an observation space.
 
     Args:
         vision: Settings for images.
         reader: Converts observations.
-        normalize: Whether vectors are normalized.
-        clip: Where vectors are clipped.
+        normalize: Whether to normalize vectors.
+        clip: Clip range of vectors.
     """
     if reader.image is None:
         return VectorEncoder(reader, normalize=normalize, clip=clip)
@@ -380,9 +380,9 @@ def make_encoder(
     if vision.checkpoint is None and not SHIPPED.is_file():
         raise FileNotFoundError(
             "--vision.encoder vit without --vision.checkpoint uses the encoder that is shipped "
-            f"with mimex, but there is no file {SHIPPED}: `mimex pretrain --out FOLDER` makes one; "
-            "then add --vision.checkpoint FOLDER/encoder.safetensors. Or name a file with the "
-            f"weights of {SOURCES}"
+            f"with mimex, but there is no file {SHIPPED}: train one with `mimex pretrain --out "
+            "FOLDER` and add --vision.checkpoint FOLDER/encoder.safetensors, or pass a file with "
+            f"the weights of {SOURCES}"
         )
     network = load_encoder(vision.weights, image_size=vision.image_size, heads=vision.heads)
     expected = (3, network.image_size, network.image_size)

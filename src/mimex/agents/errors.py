@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Shown(Protocol):
+class DebugData(Protocol):
     """Training data that can be saved for debugging."""
 
     def arrays(self) -> Mapping[str, Any]:
@@ -20,6 +20,6 @@ class NotFiniteError(ArithmeticError):
         batch: The training data.
     """
 
-    def __init__(self, message: str, batch: Shown) -> None:
+    def __init__(self, message: str, batch: DebugData) -> None:
         super().__init__(message)
         self.batch = batch

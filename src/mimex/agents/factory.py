@@ -1,4 +1,4 @@
-"""What agents of all kinds are built from: seeds, the bonus with its scale, and its view."""
+"""Builders shared by all agents: seeds, the bonus, its scale and its input features."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PURPOSES = ("environment", "weights", "actions", "bonus", "minibatches", "evalu
 
 
 def seed_for(config: TrainConfig, purpose: str, *more: int) -> int:
-    """An independent seed for one purpose.
+    """Derives an independent seed for one purpose.
 
     Args:
         config: The settings, with the run's seed.
         purpose: One of ``_PURPOSES``.
-        more: Further integers, such as the rank; all 0 changes nothing.
+        more: Further integers, such as the rank; ignored if all are 0.
     """
     key = (_PURPOSES.index(purpose), *(more if any(more) else ()))
     return int(np.random.SeedSequence(config.seed, spawn_key=key).generate_state(1)[0])
@@ -43,17 +43,17 @@ def make_bonus(
     discrete_obs: bool = False,
     discrete: bool = False,
 ) -> IntrinsicReward:
-    """The bonus that the settings name.
+    """Builds the bonus named by ``config.bonus``.
 
     Args:
         config: The settings.
-        feature_dim: Features of a step.
+        feature_dim: Features per step.
         action_dim: Dimensions of an action.
         discrete_obs: Features are one-hot codes of discrete observations.
-        discrete: Actions are one-hot codes, each of one discrete action.
+        discrete: Actions are one-hot codes of discrete actions.
     """
     kind = bonus_class(config.bonus)
-    if not hasattr(config, config.bonus):  # it has no settings, and looks at nothing
+    if not hasattr(config, config.bonus):  # no settings and no networks: "none", "constant"
         plain: IntrinsicReward = kind()
         return plain
     chosen = vars(getattr(config, config.bonus))
@@ -65,18 +65,18 @@ def make_bonus(
     given |= {name: value for name, value in kinds.items() if name in parameters}
     bonus: IntrinsicReward = kind(feature_dim, **given, **chosen)
     if isinstance(bonus, MaskedPrediction) and bonus.encoder is not None:
-        bonus.feature_dim = 0  # its encoder decides: the first window builds the networks
+        bonus.feature_dim = 0  # known only after encoding: the first window builds the networks
     return bonus
 
 
 def make_view(
     config: TrainConfig, env: VectorEnv[Any, Any, Any], reader: ObsAdapter, feature_dim: int
 ) -> Tensor | None:
-    """Indices of the features that the bonus sees; None for all."""
+    """Indices of the features that the bonus gets; None for all."""
     if config.bonus_view and (reader.image is not None or reader.vector != feature_dim):
         raise ValueError(
-            f"--bonus-view is {' '.join(config.bonus_view)}, but the bonus sees an encoder's "
-            f"{feature_dim} features here, which have no names: leave it out, or observe a vector"
+            f"--bonus-view is {' '.join(config.bonus_view)}, but the bonus gets an encoder's "
+            f"{feature_dim} features, which have no names: leave it out, or use vector observations"
         )
     groups = getattr(env.unwrapped, "observation_groups", None) or reader.groups
     if not config.bonus_view:
@@ -85,7 +85,7 @@ def make_view(
 
 
 def make_scale(config: TrainConfig, discount: float, frames: int = 1) -> BonusScale:
-    """The weight of the bonus over the run; its schedule counts steps of so many frames."""
+    """Builds the weight and normalization of the bonus; ``frames`` is the action repeat."""
     horizon = (config.horizon or config.steps) // frames
     return BonusScale(
         discount=discount,

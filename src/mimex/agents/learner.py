@@ -1,4 +1,4 @@
-"""The base of all agents: an algorithm with its bonus, its settings and its presets."""
+"""Base class of all agents: an algorithm with its bonus, settings and presets."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class WindowSettings:
 class Learner(ABC):
     """An algorithm with its bonus, which implements most of ``contracts.Agent``.
 
-    An agent of your own derives from ``OnPolicyAgent`` or ``OffPolicyAgent``, which collect data
-    and train the bonus, and provides ``sections``, ``small`` and ``make_algorithm``.
+    Derive your own agent from ``OnPolicyAgent`` or ``OffPolicyAgent``, which collect data and train
+    the bonus, and define ``sections``, ``small`` and ``make_algorithm``.
 
     Attributes:
         sections: The agent's settings, by the name of their section on the command line.
         shown: The settings of each section that ``mimex train --help`` shows.
-        recent_episodes: Training episodes that the metrics average over.
-        score_every: Steps from one that is scored for the novelty map to the next.
-        stagger: The generator for the first episodes' random ages; None to start all at 0.
+        recent_episodes: Number of training episodes that metrics are averaged over.
+        score_every: Every n-th step is scored for the novelty map.
+        stagger: Generator of random initial time steps; None if all episodes start at step 0.
 
     Args:
         algorithm: The algorithm, which selects actions and learns.
         bonus: The exploration bonus.
         scale: The weight and normalization of the bonus.
-        view: Indices of the features that the bonus sees; None for all.
-        frames_per_step: Frames that a step counts as.
-        seed: Seed of the draws of training data.
-        clock: Measures where time goes.
+        view: Indices of the features that the bonus gets; None for all.
+        frames_per_step: Frames per agent step (action repeat).
+        seed: Seed for sampling training data.
+        clock: Measures the time of each phase of training.
     """
 
     sections: ClassVar[Mapping[str, type[Any]]] = {}
@@ -99,7 +99,7 @@ class Learner(ABC):
     @classmethod
     @abstractmethod
     def small(cls, *, pixels: bool) -> dict[str, Any]:
-        """Changed defaults of a run for small tasks, such as those of ``gym/``.
+        """Defaults of a run on small tasks, such as those of ``gym/``.
 
         Args:
             pixels: Whether the observations are images.
@@ -119,17 +119,17 @@ class Learner(ABC):
     def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
         """The agent with its data and its bonus, ready to train."""
 
-    @classmethod  # noqa: B027 (nothing is refused by default)
+    @classmethod  # noqa: B027 (no restrictions by default)
     def check(cls, config: TrainConfig) -> None:
-        """Raises an error that names the first setting that the agent does not support."""
+        """Raises ValueError for a setting that the agent does not support."""
 
     @classmethod
     def annealed(cls, config: TrainConfig) -> str | None:
-        """The setting by which the learning rate reaches 0 at the horizon; None if it does not."""
+        """The setting that anneals the learning rate to 0 at the horizon, or None."""
         return None
 
     def seen(self, features: Tensor) -> Tensor:
-        """The features ``(..., D)`` that the bonus sees."""
+        """Selects the features ``(..., D)`` that the bonus gets."""
         return features if self.view is None else features[..., self.view]
 
     @abstractmethod
@@ -148,10 +148,10 @@ class Learner(ABC):
     def scored(self) -> Scored | None: ...
 
     def save(self) -> None:  # noqa: B027 (most have nothing to save)
-        """Writes files that a checkpoint relies on: none."""
+        """Writes the files that a checkpoint refers to; none by default."""
 
     def debug_state(self) -> dict[str, Any]:
-        """The data of the last update, except for the minibatch, which the error has."""
+        """Data of the last update, for debugging; the minibatch is attached to the error."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROBE_WINDOWS = 32
-"""Windows of the first update whose raw bonus is logged through the run."""
+"""Number of windows of the first update whose raw bonus is logged throughout the run."""
 
-SEEN_AT_ONCE = 16
+ENCODE_CHUNK = 16
 """Chunk size of encoding observations for the novelty map."""
 
 IMAGES_EVERY = 8
-"""With images, one in so many steps is scored: encoding all would cost a few percent of time."""
+"""With images, every n-th step is scored: encoding all would take a few percent of the time."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Means:
 class Encoded(NamedTuple):
     """The encoder's outputs for a batch, before the update."""
 
-    pieces: list[Tensor]  # (b, F) of observations, with their graph
+    chunks: list[Tensor]  # (b, F) each, features of the observations, with their graph
     windows: Tensor | None  # (B, L, D) the bonus's features of the windows
 
 
@@ -100,14 +100,15 @@ class OffPolicyAlgorithm(Policy, Stateful, Protocol):
     """An algorithm that learns from sampled transitions.
 
     Attributes:
-        reader: Reads observations.
+        reader: Converts observations.
         actions: Converts actions for the environments.
-        generator: Draws actions.
-        settings: With ``batch``, ``n_step``, ``discount``, ``seed_steps`` and ``update_every``.
-        device: Of its networks.
+        generator: Random generator for actions.
+        settings: Hyperparameters, with ``batch``, ``n_step``, ``discount``, ``seed_steps`` and
+            ``update_every``.
+        device: Device of the networks.
         pixels: Whether observations have images.
         shape: Shape of an observation as ``read`` returns it.
-        feature_dim: Features that the bonus sees.
+        feature_dim: Number of features for the bonus.
         discrete_features: Whether these are one-hot codes of discrete observations.
     """
 
@@ -122,7 +123,7 @@ class OffPolicyAlgorithm(Policy, Stateful, Protocol):
     discrete_features: bool
 
     def read(self, observation: Any) -> Tensor:
-        """A batch of the environments' observations as one tensor ``(B, *shape)``."""
+        """Converts the environments' observations to one tensor ``(B, *shape)``."""
 
     def act(self, observations: Tensor, step: int) -> Tensor:
         """Samples actions ``(B, A)`` at an agent step."""
@@ -146,9 +147,9 @@ class OffPolicyAgent(Learner):
         algorithm: The algorithm.
         bonus: The exploration bonus.
         scale: The weight and normalization of the bonus.
-        replay: The buffer.
-        settings: Of the learning.
-        save_replay: Whether a checkpoint counts on the buffer's files.
+        replay: The replay buffer.
+        settings: Settings of off-policy training.
+        save_replay: Whether checkpoints include the replay buffer.
         shared: Of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
@@ -157,7 +158,7 @@ class OffPolicyAgent(Learner):
         "off_policy": OffPolicySettings,
     }
     algorithm: OffPolicyAlgorithm
-    recent_episodes = 10  # as many as DrQ-v2 evaluates
+    recent_episodes = 10  # as in the evaluations of DrQ-v2
 
     def __init__(
         self,
@@ -173,14 +174,14 @@ class OffPolicyAgent(Learner):
         require_no_episode(bonus, "a transition sampled from a replay buffer")
         super().__init__(algorithm, bonus, scale, **shared)
         self.replay, self.settings, self.save_replay = replay, settings, save_replay
-        self.collected = 0  # transitions that were ever added to the buffer
+        self.collected = 0  # transitions so far
         self.means = Means()
-        self._actions: Tensor | None = None  # (N, A) of the step that is being made
+        self._actions: Tensor | None = None  # (N, A) of the current step
         self.score_every = IMAGES_EVERY if algorithm.pixels else 1
-        self._round = 0  # steps of all environments so far
-        self._rounds: list[int] = []  # since the last scores, those that are to be scored
-        self._numbers: list[list[int]] = []  # of their observations, one for each environment
-        self._since = 0  # the first round since the last scores
+        self._round = 0  # vector steps so far
+        self._rounds: list[int] = []  # steps to score since the last call of scored
+        self._indices: list[list[int]] = []  # (n, N) of their observations in the buffer
+        self._since = 0  # first step since the last call of scored
 
     @classmethod
     def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
@@ -208,7 +209,7 @@ class OffPolicyAgent(Learner):
 
     @classmethod
     def check(cls, config: TrainConfig) -> None:
-        """Refuses bonuses that need whole episodes, and several processes."""
+        """Raises ValueError for bonuses that need whole episodes, and for several processes."""
         if hasattr(bonus_class(config.bonus), "follow"):
             raise ValueError(
                 f"--bonus is {config.bonus!r}, but it needs its episode's whole past, which "
@@ -223,7 +224,7 @@ class OffPolicyAgent(Learner):
 
     def begin(self, observation: Any) -> None:
         """Stores the first observations; earlier steps are no longer scored."""
-        self._numbers, self._rounds, self._since = [], [], self._round
+        self._indices, self._rounds, self._since = [], [], self._round
         for env, first in enumerate(self._newest_frames(observation)):
             self.replay.start(first, env)
 
@@ -236,11 +237,11 @@ class OffPolicyAgent(Learner):
     def act(self, observation: Any, step: int) -> NDArray[Any]:
         """Samples actions; ``step`` counts frames."""
         with self.clock("acting"):
-            seen = self.algorithm.read(observation)
-            self._actions = self.algorithm.act(seen, step // self.frames_per_step)
+            packed = self.algorithm.read(observation)
+            self._actions = self.algorithm.act(packed, step // self.frames_per_step)
             if self._round % self.score_every == 0:
                 self._rounds.append(self._round)
-                self._numbers.append([added - 1 for added in self.replay.added])
+                self._indices.append([added - 1 for added in self.replay.added])
             return self.algorithm.actions(self._actions)
 
     def observe(self, step: Step) -> None:
@@ -266,7 +267,7 @@ class OffPolicyAgent(Learner):
             self._round += 1
 
     def update(self, step: int, *, last: bool = False) -> Metrics | None:
-        """Does the updates that are due; returns metrics if a row is due."""
+        """Makes the updates that are due; returns metrics if a row is due."""
         settings, before = self.algorithm.settings, self.collected
         self.collected += self.replay.num_envs
         if self.collected >= settings.seed_steps:
@@ -278,7 +279,7 @@ class OffPolicyAgent(Learner):
             return None
         metrics = self.means.take()
         if not isinstance(self.bonus, NoBonus):
-            metrics["bonus/beta"] = self.scale.beta  # now, not the row's mean
+            metrics["bonus/beta"] = self.scale.beta  # the current value, not a mean over updates
         if self.probe is not None:
             with self.clock("bonus"):
                 metrics["bonus/probe"] = float(self.bonus.reward(self.probe).mean())
@@ -304,14 +305,13 @@ class OffPolicyAgent(Learner):
     def relabel(self, batch: Transitions, features: Tensor, step: int) -> tuple[Tensor, Metrics]:
         """Adds the bonus to the rewards of a batch, and trains it on the batch.
 
-        The bonus of the window at its start stands for each of the steps that a sampled transition
-        sums up, so that beta means the same for every n-step: the size of the bonus beside the
-        task's reward of one step.
+        Each step of an n-step transition gets the bonus of the window at the transition's start.
+        Beta thus weighs the bonus against the extrinsic reward of one step, for any n.
 
         Args:
-            batch: Sampled with windows.
-            features: ``(B, L, D)``: what the agent's encoder made of the windows, without gradient.
-            step: Frames so far, which beta's schedule counts.
+            batch: Transitions sampled with windows.
+            features: ``(B, L, D)`` encoded windows, without gradient.
+            step: Frames so far, for beta's schedule.
         """
         assert batch.windows is not None
         window = Window(self.seen(features), batch.windows.valid, batch.windows.actions)
@@ -319,30 +319,30 @@ class OffPolicyAgent(Learner):
             self.probe = window[:PROBE_WINDOWS].clone()
         raw, metrics = self.bonus.learn(window, self.settings.train_fraction)
         self.scale.steps = step
-        rewards = self.scale.combine(batch.rewards / batch.weights, raw)  # of one step
+        rewards = self.scale.combine(batch.rewards / batch.weights, raw)  # per step
         metrics |= self.scale.metrics(raw, rewards)
         return batch.rewards + rewards.intrinsic * batch.weights, metrics
 
     def scored(self) -> Scored | None:
         """The bonus of the steps since the last call; with images, of some of them."""
-        numbers = torch.tensor(self._numbers)  # (n, N)
+        indices = torch.tensor(self._indices)  # (n, N)
         rounds = np.array(self._rounds, np.int64) - self._since
-        self._numbers, self._rounds, self._since = [], [], self._round
+        self._indices, self._rounds, self._since = [], [], self._round
         if len(rounds) == 0:
             return None
         if not self.replay.window:
-            return Scored(rounds, np.zeros(numbers.shape), False, None)
-        envs = torch.arange(self.replay.num_envs).expand_as(numbers)
-        found = self.replay.windows_at(envs.flatten(), numbers.flatten())
-        rows = split_rows(torch.arange(len(found.others)), SEEN_AT_ONCE)
-        seen = parallel_map(lambda some: self.algorithm.features(found.others[some]), rows)
-        features = torch.cat(seen)[found.positions]
+            return Scored(rounds, np.zeros(indices.shape), False, None)
+        envs = torch.arange(self.replay.num_envs).expand_as(indices)
+        found = self.replay.windows_at(envs.flatten(), indices.flatten())
+        rows = split_rows(torch.arange(len(found.others)), ENCODE_CHUNK)
+        parts = parallel_map(lambda some: self.algorithm.features(found.others[some]), rows)
+        features = torch.cat(parts)[found.positions]
         features[~found.valid] = 0.0
         window = Window(self.seen(features), found.valid, found.actions)
         scores = self.bonus.reward(window)
         full = window.valid.all(dim=1)
         most = scores.masked_fill(~full, -torch.inf).topk(min(SHOWN_WINDOWS, len(scores))).indices
-        return Scored(rounds, scores.view(numbers.shape).cpu().numpy(), False, window[most])
+        return Scored(rounds, scores.view(indices.shape).cpu().numpy(), False, window[most])
 
     def save(self) -> None:
         """Writes the buffer's observations to its files."""
@@ -356,26 +356,26 @@ class OffPolicyAgent(Learner):
             "collected": self.collected,
             "replay": self.replay.state_dict() if self.save_replay else None,
             "rounds": [self._round, self._since, *self._rounds],
-            "numbers": [list(row) for row in self._numbers],
+            "numbers": [list(row) for row in self._indices],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of ``state_dict``.
 
-        Where the buffer was not saved, or its files were removed, a new one is filled from the
-        next episodes on.
+        If the buffer was not saved, or its files were removed, training continues with an empty
+        one.
         """
         super().load_state_dict(state)
         self.means.load_state_dict(state["means"])
         self._round, self._since, *self._rounds = state["rounds"]
-        self._numbers = [list(row) for row in state["numbers"]]
+        self._indices = [list(row) for row in state["numbers"]]
         log = self.replay.log
         if state["replay"] is not None and log is not None and not log.empty:
             self.replay.load_state_dict(state["replay"])
             self.collected = int(state["collected"])
             return
         if state["replay"] is not None:
-            _log.warning("The replay buffer's files are gone: continuing with an empty one.")
+            _log.warning("The replay buffer's files are missing: continuing with an empty buffer.")
 
     @property
     def continues_episodes(self) -> bool:  # type: ignore[override] # a property here
@@ -393,7 +393,7 @@ def make_replay(
     stack = getattr(env.unwrapped, "stack", 1) if algorithm.pixels else 1
     frame = (algorithm.shape[0] // stack, *algorithm.shape[1:])
     steps = config.steps // frames_per_step(env)
-    # An episode has one observation more than steps.
+    # An episode has one more observation than steps.
     shortest = min(config.family.shortest_episode, episode_steps(env))
     needed = steps + steps // shortest + 100 * config.envs
     window = 0 if isinstance(bonus, NoBonus) else bonus.length

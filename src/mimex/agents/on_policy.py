@@ -25,7 +25,7 @@ from mimex.contracts import (
     Step,
     final_observations,
     frames_per_step,
-    speaks_tensors,
+    supports_tensors,
 )
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.data.windows import RolloutWindows, WindowIndex
@@ -37,12 +37,11 @@ from mimex.types import Array, Metrics
 if TYPE_CHECKING:
     from mimex.config import TrainConfig
 
-SCORED_AT_ONCE, SCORED_NUMBERS = 2048, 1 << 22
-"""Windows per scoring batch: at least the first, and as many as have the second number of features
-in total (16 MB)."""
+SCORED_WINDOWS, SCORED_FEATURES = 2048, 1 << 22
+"""Minimum number of windows per scoring batch, and number of features (16 MB) to fill it up to."""
 
 PROBE_WINDOWS = 256
-"""Windows of the first rollout whose raw bonus is logged through the run."""
+"""Number of windows of the first rollout whose raw bonus is logged throughout the run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class LoopSettings(WindowSettings):
     bonus_minibatch: int = 512
     """Windows per optimizer step of the bonus, over all processes."""
     bonus_epochs: int = 1
-    """Epochs of the bonus per rollout; rewards are those of the first."""
+    """Epochs of the bonus per rollout; the rewards are computed in the first."""
     stagger: bool = False
     """Start the first episodes at random time steps, so that environments do not reset in sync."""
 
@@ -68,8 +67,8 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
     Attributes:
         encoder: Encodes observations for the policy and for the bonus.
         actions: Converts actions for the environments.
-        generator: Draws actions.
-        device: Device of its networks.
+        generator: Random generator for actions.
+        device: Device of the networks.
     """
 
     encoder: Encoder
@@ -79,7 +78,7 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
 
     @property
     def bonus_discount(self) -> float:
-        """The discount of the return that the bonus is a part of."""
+        """Discount factor of the return that includes the bonus."""
 
     def act(self, stored: ObsDict) -> tuple[Tensor, Tensor, Tensor]:
         """Samples actions ``(B, A)``.
@@ -95,7 +94,7 @@ class OnPolicyAlgorithm(Policy, Stateful, Protocol):
             rollout: The newest steps of all environments.
             rewards: Their rewards, with the bonus.
             beta: Weight of the bonus in ``rewards``.
-            progress: Share of the run so far, for schedules.
+            progress: Fraction of the run so far, for schedules.
         """
 
 
@@ -106,10 +105,10 @@ class OnPolicyAgent(Learner):
         algorithm: The algorithm.
         bonus: The exploration bonus.
         scale: The weight and normalization of the bonus.
-        settings: Of the rollouts.
+        settings: Settings of the rollouts.
         num_envs: Number of parallel environments.
-        horizon: Frames over which schedules run.
-        tensors: Give actions as tensors, for environments that take them.
+        horizon: Length of the schedules (frames).
+        tensors: Return actions as tensors, for environments that support them.
         shared: Of ``Learner``: ``frames_per_step``, ``seed``, ``clock``.
     """
 
@@ -141,7 +140,7 @@ class OnPolicyAgent(Learner):
             device=algorithm.device,
         )
         self.windows = self._new_windows()
-        # The first rollout initializes the observation statistics. Its steps count.
+        # The first rollout initializes the observation statistics. Its steps are counted.
         self.warming_up = algorithm.encoder.normalizes
         self._history: ObsDict = {}  # observations before the rollout, for its windows
         self._filled = 0  # steps of the rollout so far
@@ -171,7 +170,7 @@ class OnPolicyAgent(Learner):
             num_envs=env.num_envs,
             frames_per_step=frames,
             horizon=config.horizon or config.steps,
-            tensors=speaks_tensors(env),
+            tensors=supports_tensors(env),
             seed=seed_for(config, "minibatches"),
             clock=clock,
         )
@@ -191,7 +190,7 @@ class OnPolicyAgent(Learner):
         return self._filled == 0
 
     def begin(self, observation: Any) -> None:
-        """Forgets earlier observations: windows start anew."""
+        """Discards earlier observations, so that no window contains steps before the reset."""
         self.windows, self._history = self._new_windows(), {}
 
     def act(self, observation: Any, step: int) -> Array:
@@ -209,8 +208,8 @@ class OnPolicyAgent(Learner):
             actions, log_probs, features = self.algorithm.act(stored)
             rollout.put_observation(self._filled, stored, self.seen(features))
             rollout.actions[self._filled], rollout.log_probs[self._filled] = actions, log_probs
-            write = self.algorithm.actions
-            return write.tensors(actions) if self.tensors else write(actions)
+            adapter = self.algorithm.actions
+            return adapter.tensors(actions) if self.tensors else adapter(actions)
 
     def observe(self, step: Step) -> None:
         """Stores the rewards, and final observations of ended episodes."""
@@ -269,7 +268,8 @@ class OnPolicyAgent(Learner):
     def build_windows(self) -> WindowIndex:
         """Builds the windows of the rollout.
 
-        What they reach back to is encoded anew: statistics or encoder have moved on since.
+        Observations of the previous rollout are encoded again, because statistics and encoder have
+        changed since.
         """
         rollout, depth = self.rollout, self.windows.reach
         after = self.settings.ends_at == "next"
@@ -291,24 +291,24 @@ class OnPolicyAgent(Learner):
         """The raw bonus ``(M, N)`` of every step; trains the bonus on a fraction of the windows.
 
         Windows that it is not trained on are scored first, with the weights before the update.
-        Restarted episodes receive no bonus, and it is not trained on them: they exploit what was
-        found, and what is novel to normal episodes must stay so.
+        Restarted episodes receive no bonus, and the bonus is not trained on them: otherwise the
+        states that they start from would lose their novelty in normal episodes.
         """
         bonus, settings = self.bonus, self.settings
         order = torch.randperm(len(index), generator=self.generator).to(index.rows.device)
         if self.probe is None:
             self.probe = index[order[:PROBE_WINDOWS]]
         order = order[~self.rollout.restarted.flatten()[order]]
-        # As many in each process, whatever their restarts.
+        # The same number in each process, whatever the number of restarted steps.
         most = min(processes.all_gather_object(len(order)))
         trained = min(most, max(1, round(settings.train_fraction * most)))
         raw = torch.zeros(len(index), device=index.rows.device)
         episodic = isinstance(bonus, EpisodicReward)
-        if isinstance(bonus, EpisodicReward):  # every step in turn, before anything is learned
+        if isinstance(bonus, EpisodicReward):  # in time order, before the bonus is trained
             for step in torch.arange(len(index), device=raw.device).view(self.rollout.steps, -1):
                 raw[step] = bonus.follow(index[step], index.starts[step])
             raw[self.rollout.restarted.flatten()] = 0.0
-        at_once = max(SCORED_AT_ONCE, SCORED_NUMBERS // self.probe.features[0].numel())
+        at_once = max(SCORED_WINDOWS, SCORED_FEATURES // self.probe.features[0].numel())
         for rows in [] if episodic else split_rows(order[trained:], at_once):
             raw[rows] = bonus.reward(index[rows])
         sums: dict[str, float] = {}

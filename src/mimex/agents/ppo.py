@@ -126,8 +126,8 @@ class PPOSettings:
             _require(name, value, 0 <= value < math.inf, "0 or more and finite")
         for name in ("discount", "gae_lambda"):
             _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        below = self.intrinsic_discount  # the return is not episodic
-        _require("intrinsic_discount", below, 0 <= below < 1, "in [0, 1)")
+        gamma = self.intrinsic_discount  # below 1, because the return is not episodic
+        _require("intrinsic_discount", gamma, 0 <= gamma < 1, "in [0, 1)")
         positive = self.value_clip is None or self.value_clip > 0
         _require("value_clip", self.value_clip, positive, "above 0, or None")
         _require("hidden", self.hidden, all(width >= 1 for width in self.hidden), "1 or more each")
@@ -158,12 +158,12 @@ CPU = PPOSettings(
     normalize_values=True,
     clip_per_network=True,
 )
-"""PPO of the cpu preset, for all tasks (benchmarks/results/learning/search.md). With a discount of
-0.99 KukaPick is at 12 % after 1.5 million steps instead of at 75 (trials.md)."""
+"""PPO of the cpu preset, for all tasks. With a discount of 0.99, the success rate on KukaPick after
+1.5 million steps is 12 % instead of 75 %."""
 
 CPU_PIXELS = replace(CPU, lr=2e-4)
-"""The same from pixels. With 1e-3 the policy moved too far in an update and was lost after 40,000
-steps (FrankaReach dense, 64 px; with the learner of 0.1)."""
+"""PPO of the cpu preset from pixels. With 1e-3, updates are too large and the policy collapses
+(dense FrankaReach from 64 px images, after 40,000 steps)."""
 
 SMALL = replace(
     CPU,
@@ -174,21 +174,20 @@ SMALL = replace(
     discount=0.99,
     initial_std=1.0,
 )
-"""PPO of the cpu preset on small tasks (gym/, dmc/), with networks of a size that is usual there,
-which learned the small games as the larger ones did. No entropy bonus: with 0.01 the std of a point
-in a maze grew, and a count bonus did not bring it through, which without it does
-(gym/mimex/PointMaze-v0, seed 0). With PyTorch's epsilon of Adam, 1e-8, a solved DeepSea was lost
-for good in one of three seeds, by steps that noise made; with 1e-5, as usual with PPO, it was kept
-(benchmarks/results/learning/trials.md)."""
+"""PPO of the cpu preset on small tasks (gym/, dmc/). The small networks learn them as well as the
+larger ones. There is no entropy bonus: with a weight of 0.01 the std of a Gaussian policy grew, and
+a maze that a count bonus otherwise solves was not solved (seed 0). With PyTorch's default epsilon
+of Adam, 1e-8, gradient noise destroyed a policy that had solved DeepSea, in one of three seeds;
+1e-5 is common for PPO."""
 
 SPARSE = replace(CPU, min_std=0.45)
-"""PPO of the cpu preset for sparse reward from state on PixMC-Sparse. The action penalty is the
-only steady signal there and drives the policy's std to 0.2 within 0.5M steps, where dense reward
-keeps it at 0.4 to 0.48: hence the floor."""
+"""PPO of the cpu preset for sparse reward from state on PixMC-Sparse. The lower bound of the std is
+needed because the action penalty is the only frequent signal: without the bound it drives the std
+to 0.2 within 0.5M steps, whereas with dense reward the std stays above 0.4."""
 
 PUBLISHED_LRS = {"Franka": 1e-3, "Kuka": 5e-4}
 PIXEL_LRS = {"FrankaMove": 1.5e-3, "KukaReach": 1.5e-3}
-"""Published learning rates by robot, and the tasks that have another one from pixels (MVP's files
+"""Published learning rates by robot, and exceptions by task from pixels (MVP's
 configs/ppo/train/*.yaml)."""
 
 PUBLISHED_ENVS = {"pixels": 512, "state": 256}
@@ -256,7 +255,7 @@ class PPO:
 
     @property
     def bonus_discount(self) -> float:
-        """The discount of the bonus."""
+        """Discount factor of the bonus."""
         return self.settings.intrinsic_discount
 
     @torch.no_grad()
@@ -309,7 +308,7 @@ class PPO:
             rollout: The newest steps of all environments.
             rewards: Their rewards, with the bonus.
             beta: Weight of the bonus in ``rewards``, and of its value head's advantages.
-            progress: Share of the run so far, for the learning rate's schedule.
+            progress: Fraction of the run so far, for the learning rate's schedule.
         """
         return self.update(
             self.batch(rollout, rewards, beta),
@@ -324,13 +323,13 @@ class PPO:
 
         With one value head, both rewards are one stream, which ends with its episode. With two,
         the bonus without its weight beta has its own return, which continues across episodes; the
-        survival bonus is part of the extrinsic return, or it would have no effect there.
+        survival bonus is part of the extrinsic return: in a non-episodic one it has no effect.
         """
         settings, ended = self.settings, rollout.ended
         flat = {part: values.flatten(0, 1) for part, values in rollout.observations.items()}
         values = self.values(flat).view(rollout.steps + 1, rollout.num_envs, self.heads)
         now, after = values[:-1], values[1:].clone()
-        over_episodes = after[..., -1].clone()
+        across_episodes = after[..., -1].clone()
         # On truncation, bootstrap from V(final_obs), not from the next episode's first.
         after[ended] = self.values(rollout.finals())
         never = torch.zeros_like(ended)
@@ -351,7 +350,7 @@ class PPO:
                 gae(
                     novelty / beta if beta else torch.zeros_like(novelty),
                     now[..., 1],
-                    over_episodes,
+                    across_episodes,
                     terminated=never,
                     ended=never,
                     discount=settings.intrinsic_discount,
@@ -382,7 +381,7 @@ class PPO:
 
         Args:
             batch: The rollout; advantages, values and returns in units of reward.
-            progress: Share of the run so far, for the learning rate's schedule.
+            progress: Fraction of the run so far, for the learning rate's schedule.
             weights: Weight of each head's advantages; all 1 by default.
             per_head: Divide each head's advantages by the std of its returns.
             restarted: ``(B,)`` bool: steps of restarted episodes, whose advantages are normalized
@@ -391,8 +390,8 @@ class PPO:
         settings, size = self.settings, len(batch.actions)
         if size < settings.minibatches:
             raise ValueError(
-                f"minibatches={settings.minibatches} of a rollout of {size} steps: there must "
-                "be a step for each; use fewer minibatches or more environments."
+                f"ppo.minibatches is {settings.minibatches}, but the rollout has only {size} "
+                "steps: use fewer minibatches or more environments."
             )
         returns = processes.all_gather(batch.returns)
         if not bool(returns.isfinite().all()):
@@ -435,12 +434,12 @@ class PPO:
         if settings.lr_schedule == "adaptive":
             self._adapt(_kl(epoch_stats))
         means = (sums / epochs).tolist()
-        of_all, of_actor, of_critic, _ = (norms / epochs).tolist()
+        total_norm, actor_norm, critic_norm, _ = (norms / epochs).tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
             **dict(zip(("ppo/explained_variance", "ppo/explained_bonus"), explained, strict=False)),
-            "ppo/grad_norm": of_all,  # before clipping; a mean over minibatches, as all of these
-            "ppo/critic_share": of_critic / max(of_actor + of_critic, 1e-12),
+            "ppo/grad_norm": total_norm,  # before clipping, mean over minibatches
+            "ppo/critic_share": critic_norm / max(actor_norm + critic_norm, 1e-12),
             "ppo/lr": self.lr,
             "ppo/epochs": float(epochs),
             **self.distribution.metrics(),
@@ -474,13 +473,13 @@ class PPO:
             statistics.add_(more)
         both = processes.mean(torch.cat([total, statistics]))
         total, statistics = torch.split(both, [len(total), len(statistics)])
-        groups = torch.split(total, self._group_sizes)  # views: of actor, critic and encoder
+        groups = torch.split(total, self._group_sizes)  # views for actor, critic and encoder
         norms = torch.stack([torch.linalg.vector_norm(group) for group in groups])
         if not bool(norms.isfinite().all() & statistics.isfinite().all()):
             named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
                 f"PPO's loss or its gradient is not finite: {named}, gradient norms "
-                f"{norms.tolist()}. The weights are those before this step.",
+                f"{norms.tolist()}. The weights are unchanged.",
                 batch.rows(rows),
             )
         limits = norms if self.settings.clip_per_network else norms.norm().expand_as(norms)
@@ -491,10 +490,11 @@ class PPO:
         gradients = torch.split(total, [p.numel() for p in parameters])
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.view_as(parameter)
-        of_policy, of_critic = self.optimizer.param_groups
-        of_policy["lr"] = self.lr
+        policy_group, critic_group = self.optimizer.param_groups
+        policy_group["lr"] = self.lr
         # The KL divergence depends on the policy alone, so the critic keeps its learning rate.
-        of_critic["lr"] = self.settings.lr if self.settings.lr_schedule == "adaptive" else self.lr
+        adaptive = self.settings.lr_schedule == "adaptive"
+        critic_group["lr"] = self.settings.lr if adaptive else self.lr
         self.optimizer.step()
         self.distribution.keep_floor()
         return statistics, norms
@@ -576,8 +576,8 @@ def _kl(statistics: Tensor) -> float:
 def _any_reward(rewards: Tensor) -> bool:
     """Whether any process's rollout has a positive extrinsic reward.
 
-    Without one, costs are the only extrinsic signal and are not divided by their std: in units of
-    their own they would outweigh the bonus, and the policy's std would collapse.
+    Without one, costs are the only extrinsic signal, and they are not divided by their std: they
+    would then outweigh the bonus, and the policy's std would collapse.
     """
     return float(processes.mean((rewards > 0).any().double())) > 0
 

@@ -83,7 +83,7 @@ class Batch(NamedTuple):
         return self._asdict()
 
     def rows(self, index: Tensor) -> Batch:
-        """Some of the steps."""
+        """Selects steps by index."""
         chosen = {part: v.index_select(0, index) for part, v in self.observations.items()}
         return Batch(chosen, *(array.index_select(0, index) for array in self[1:]))
 
@@ -97,7 +97,7 @@ class ReturnScale:
 
     Args:
         heads: Number of value heads, H.
-        follow: Update the statistics; otherwise the mean stays 0 and the std 1.
+        follow: Whether to update the statistics; otherwise the mean stays 0 and the std 1.
         device: Device of the returns.
     """
 
@@ -160,7 +160,7 @@ class ReturnScale:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of ``state_dict``; if it does not fit, nothing changes."""
         ours = {"mean": self.mean, "var": self.var}
-        require_same(ours, {name: state[name] for name in ours}, "this scale of returns")
+        require_same(ours, {name: state[name] for name in ours}, "these return statistics")
         self.mean, self.var = (state[name].to(self.mean, copy=True) for name in ours)
         self.updates = int(state["updates"])
 
@@ -190,5 +190,5 @@ def normalize_advantages(advantages: Tensor, groups: Tensor | None = None) -> Te
 
 def explained_variance(values: Tensor, returns: Tensor) -> list[float]:
     """Explained variance of the returns by the values ``(B, H)``, per head; at most 1."""
-    left, all_of_it = ((returns - values).var(0), returns.var(0))
-    return torch.where(all_of_it > 0, 1 - left / all_of_it, 0.0).tolist()
+    residual, total = (returns - values).var(0), returns.var(0)
+    return torch.where(total > 0, 1 - residual / total, 0.0).tolist()

@@ -378,4 +378,4 @@ class Viewer:
             lines.append(f"last episode: {session.last}")
         if self._problem:
             lines.append(self._problem)
-        self._panel.say(*lines)
+        self._panel.set_text(*lines)

@@ -25,7 +25,7 @@ _DRAWER_BACK, _DRAWER_FRONT = -0.32, 0.2565  # along x in the drawer's frame
 _DRAWER_SIDE, _DRAWER_FLOOR, _DRAWER_RIM = 0.285, -0.055, 0.03
 _FRONT = (0.008, 0.305, 0.0675)  # half sizes of a drawer's front
 _WOOD_DENSITY = 500.0  # kg/m3
-# A horizontal bar, as wide as a hand and thin enough for the Panda's fingers to close on.
+# A horizontal bar, as wide as a hand and thin enough for the Panda's fingers to grasp.
 _BAR_END, _BAR_RADIUS = 0.09, 0.009
 
 # Where the loose boxes rest, relative to the drawer's frame (m).
@@ -92,8 +92,8 @@ def _shape_drawer(drawer: mujoco.MjsBody) -> None:
         box(drawer, (_DRAWER_FRONT, 0, 0), _FRONT, _WOOD, layer),
     ]
     for side in (-1, 1):
-        place = (middle, side * _DRAWER_SIDE, rise)
-        boards.append(box(drawer, place, (length, _BOARD, high), _WOOD, layer))
+        center = (middle, side * _DRAWER_SIDE, rise)
+        boards.append(box(drawer, center, (length, _BOARD, high), _WOOD, layer))
     for board in boards:
         board.density = _WOOD_DENSITY
     x, _, z = HANDLE_IN_DRAWER

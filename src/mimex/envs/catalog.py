@@ -1,7 +1,8 @@
 """Names of robots and tasks, available without importing MuJoCo.
 
-A new robot is a file in ``robots`` and a line in ``ROBOTS``; a new task is a file in ``tasks`` and
-a line in ``KINDS``. Every robot has every task. Variants are published tasks with other settings.
+To add a robot, add a file in ``robots`` and a line in ``ROBOTS``. To add a task, add a file in
+``tasks`` and a line in ``KINDS``. Every task is available for every robot. Variants are published
+tasks with other settings.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ _MAX_GEOMS = 2000  # as in dm_control; the largest scene has a few hundred
 class SuiteCamera:
     """Renders one camera of a dm_control task.
 
-    dm_control renders into a buffer of 640 x 480 with four samples per pixel, whatever the size of
-    the image. Here the buffer has the size of the image; the pixels are identical.
+    dm_control always renders into a buffer of 640 x 480 with four samples per pixel. Here the
+    buffer has the size of the image; the pixels are identical.
 
     The context has its own thread, so that other users of OpenGL are not affected. Several
     simulations of one task may share a camera.
@@ -86,14 +86,14 @@ class SuiteCamera:
         return self._worker.submit(self._render, model, data).result()
 
     def _render(self, model: mujoco.MjModel, data: mujoco.MjData) -> Image:
-        everything: Any = mujoco.mjtCatBit.mjCAT_ALL.value
+        all_geoms: Any = mujoco.mjtCatBit.mjCAT_ALL.value
         # A task may have generated new terrain.
         if not np.array_equal(model.hfield_data, self._terrain):
             for field in range(model.nhfield):
                 mujoco.mjr_uploadHField(model, self._context, field)
             self._terrain = model.hfield_data.copy()
         mujoco.mjv_updateScene(
-            model, data, self._option, self._perturb, self._view, everything, self._scene
+            model, data, self._option, self._perturb, self._view, all_geoms, self._scene
         )
         mujoco.mjr_render(self._rect, self._scene, self._context)
         mujoco.mjr_readPixels(self._buffer, None, self._rect, self._context)

@@ -43,8 +43,8 @@ def action_bounds(spec: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return lower and upper action bounds; unbounded dimensions get -1 and 1."""
     if np.issubdtype(spec.dtype, np.integer):
         raise ValueError(
-            f"the task's actions are {spec.dtype} ({spec}), but must be real numbers: DrQ-v2 and "
-            "this adapter support continuous actions only; choose a continuous task, or map the "
+            f"the task's actions are {spec.dtype} ({spec}), but must be floats: DrQ-v2 and this "
+            "adapter support continuous actions only; choose a continuous task, or map the "
             "discrete actions to continuous ones"
         )
     low, high = (np.broadcast_to(np.asarray(b, float), spec.shape) for b in _limits(spec))
@@ -82,7 +82,7 @@ class Memory:
         spec = mujoco.mjtState.mjSTATE_INTEGRATION.value
         physics = np.empty(mujoco.mj_stateSize(self._model, spec))
         mujoco.mj_getState(self._model, self._data, physics, spec)
-        kind, keys, place, has_normal, normal = self._environment.task.random.get_state()
+        kind, keys, position, has_normal, normal = self._environment.task.random.get_state()
         return {
             "physics": physics,
             "steps": self._environment._step_count,
@@ -90,7 +90,7 @@ class Memory:
             "random": {
                 "kind": kind,
                 "keys": keys,
-                "place": place,
+                "place": position,
                 "has_normal": has_normal,
                 "normal": normal,
             },

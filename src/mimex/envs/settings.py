@@ -43,7 +43,7 @@ class Settings:
         episode_steps: Steps until truncation; the default is the published duration.
         success_steps: Consecutive steps in which the success condition must hold.
         lift: Pick and Move: the cube counts as lifted when its lowest corner is up ("clear"), when
-            its center is up ("center", the published rule, which a tipped cube also meets), or
+            its center is up ("center", the published rule, which a tipped cube also satisfies), or
             when it is clear and between the fingers ("held", which excludes a tossed cube).
         opening: Cabinet: drawer opening required for success (m); the goal bonus starts 2 cm
             earlier.

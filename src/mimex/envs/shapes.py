@@ -62,10 +62,10 @@ def _add(
     kind: mujoco.mjtGeom,
     color: Color,
     layer: Layer,
-    **place: Vector,
+    **pose: Vector,
 ) -> mujoco.MjsGeom:
     contype, conaffinity = layer.value
-    geom = body.add_geom(type=kind, rgba=color, contype=contype, conaffinity=conaffinity, **place)
+    geom = body.add_geom(type=kind, rgba=color, contype=contype, conaffinity=conaffinity, **pose)
     if layer is Layer.VISUAL:
         geom.density = 0.0  # a visual geom must not add mass
     return geom

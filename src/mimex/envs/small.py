@@ -119,8 +119,8 @@ class SmallGame(VectorEnv[Any, Any, Any]):
         in_range = bool(((actions >= 0) & (actions < self._actions)).all())
         if actions.shape != self.action_space.shape or not in_range:
             raise ValueError(
-                f"actions are {actions!r}, but {self.num_envs} environment(s) need as many "
-                f"whole numbers from 0 to {self._actions - 1}"
+                f"actions are {actions!r}, but {self.num_envs} environment(s) need one "
+                f"integer from 0 to {self._actions - 1} each"
             )
         return actions
 
@@ -226,10 +226,10 @@ class DeepSea(SmallGame):
 class OrderedButtons(SmallGame):
     """On a ring of cells, press button A, then button B on the opposite side within a time limit.
 
-    The actions are left, right and press. Random actions soon visit every state, but never walk
-    from A to B without turning back: only the sequence is novel. A memoryless policy solves it:
-    always move right, and press at each button. The observation is the cell and which lamp is lit
-    (none, A or B); a lamp is lit for one step after its button was pressed.
+    The actions are left, right and press. Random actions soon visit every state, but they do not
+    move from A to B without turning back: only the sequence is novel. A memoryless policy solves
+    it: always move right, and press at each button. The observation is the cell and which lamp is
+    lit (none, A or B); a lamp is lit for one step after its button was pressed.
 
     Args:
         num_envs: Number of parallel environments.
@@ -258,7 +258,7 @@ class OrderedButtons(SmallGame):
         show_time: bool = False,
     ) -> None:
         if cells < 4 or cells % 2:
-            raise ValueError(f"cells is {cells}, but must be an even number, 4 or more")
+            raise ValueError(f"cells is {cells}, but must be even and at least 4")
         if slack < 0:
             raise ValueError(f"slack is {slack}, but must be 0 or more")
         require_fraction("near_starts", near_starts)

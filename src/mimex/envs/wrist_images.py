@@ -1,4 +1,4 @@
-"""Images of the wrist camera, drawn fresh from the simulations of a task, for pretraining."""
+"""Wrist-camera images rendered from running simulations, for pretraining."""
 
 from __future__ import annotations
 
@@ -19,31 +19,36 @@ from mimex.envs.manipulation import VectorManipulation
 Floats = NDArray[np.float64]
 
 GUIDED = 0.9
-"""Share of the time in which the policy acts in its half of the environments."""
+"""Fraction of the draws in which the policy acts, in the half of the environments that it has."""
 CHANGE = 0.05
-"""Chance per step that a random action, which is held, is drawn anew."""
+"""Probability per step that a random action changes; otherwise it is repeated."""
 RESTART, RESTART_SOLVED = 1 / 64, 1 / 4
-"""Chance per draw that an episode is restarted, so that all its phases are seen at once."""
+"""Probability per draw that an episode is restarted, running or solved. Restarts desynchronize the
+environments, so that each batch has images of all phases of an episode."""
 
-COLOR_RANGE = 0.2  # on each channel of a color in [0, 1]
-LIGHT_RANGE = 0.4  # share of a light's strength
-FOVY_RANGE = 0.05  # share of the field of view
-GAIN_RANGE, OFFSET_RANGE, NOISE = 0.15, 15.0, 3.0  # contrast; gray levels
+COLOR_RANGE = 0.2  # half-width of the noise on each color channel in [0, 1]
+LIGHT_RANGE = 0.4  # relative
+FOVY_RANGE = 0.05  # relative
+GAIN_RANGE, OFFSET_RANGE, NOISE = (
+    0.15,
+    15.0,
+    3.0,
+)  # relative; gray levels
 
 
 class WristImages:
     """An endless source of images of one task.
 
-    In half of the environments the policy acts, with some random actions between; in the others
-    actions are random. A share of the images has other colors, light, field of view, contrast and
-    pixel noise than the task.
+    In half of the environments the policy acts, interrupted by random actions; in the others all
+    actions are random. A fraction of the images is randomized in color, light, field of view,
+    contrast and pixel noise.
 
     Args:
-        env: The environments; they are closed with the source.
+        env: The environments; ``close`` closes them.
         image_size: Height and width of an image (pixels).
-        seed: Of the episodes, actions and looks.
+        seed: Seed of the episodes, actions and visual randomization.
         policy: Returns actions ``(N, A)`` for observations; by default the task's expert.
-        varied: Share of the images with varied looks.
+        varied: Fraction of the images with visual randomization.
         every: Control steps between two draws.
     """
 
@@ -70,13 +75,13 @@ class WristImages:
         self._colors, self._color_of = np.unique(colors, axis=0, return_inverse=True)
         head = self._model.vis.headlight
         self._lights = (self._model.light_diffuse, head.ambient, head.diffuse)  # live
-        self._usual = [light.copy() for light in self._lights]
+        self._default_lights = [light.copy() for light in self._lights]
         self._fovy = float(self._model.cam_fovy[self._camera_id])
         self._observation, _ = env.reset(seed=int(self._generator.integers(2**31)))
         self._actions = self._random_actions()
 
     def draw(self) -> Image:
-        """Return the next images, one of each environment, (N, 3, size, size)."""
+        """Advance the simulations and return one image per environment, (N, 3, size, size)."""
         env, draws = self.env, self._generator
         guided = np.arange(env.num_envs) < (env.num_envs + 1) // 2
         guided &= draws.random(env.num_envs) < GUIDED
@@ -86,15 +91,15 @@ class WristImages:
             actions = np.where(guided[:, None], self._policy_actions(), self._actions)
             self._observation, _, terminated, truncated, info = env.step(actions)
             self._restarted(terminated | truncated)
-        chance = np.where(info["success"], RESTART_SOLVED, RESTART)
-        restart = draws.random(env.num_envs) < chance
+        probability = np.where(info["success"], RESTART_SOLVED, RESTART)
+        restart = draws.random(env.num_envs) < probability
         if restart.any():
             self._observation, _ = env.reset(options={"reset_mask": restart})
             self._restarted(restart)
         return self._render()
 
     def targets(self) -> dict[str, Floats]:
-        """Return what probes predict from the current images, (N, D) by name.
+        """Return the targets of linear probes for the current images, (N, D) by name.
 
         Positions (m) are in the world's frame, or in the camera's frame (right, up, backward).
         """
@@ -113,7 +118,7 @@ class WristImages:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the exact state; images continue from it."""
+        """Return the full state, for an exact resume."""
         plan = None if self._expert is None else [self._expert.leg, self._expert.steps_in_leg]
         return {
             "env": self.env.get_state(),
@@ -154,10 +159,10 @@ class WristImages:
         count, draws = self.env.num_envs, self._generator
         varied = draws.random(count) < self._varied
         images = np.empty((count, 3, *self._camera.size), np.uint8)
-        self._dress(varied=False)
+        self._set_appearance(varied=False)
         images[~varied] = self._camera.render(rows_of(~varied))
-        for row in rows_of(varied):  # one model draws them all
-            self._dress(varied=True)
+        for row in rows_of(varied):  # one at a time: they share one model
+            self._set_appearance(varied=True)
             image = self._camera.render(row[None])[0]
             gain, offset, noise = draws.uniform((-1, -1, 0), 1)
             pixels = (1 + GAIN_RANGE * gain) * (image - 128.0) + 128.0 + OFFSET_RANGE * offset
@@ -165,10 +170,10 @@ class WristImages:
             images[row] = pixels.round().clip(0, 255)
         return images
 
-    def _dress(self, *, varied: bool) -> None:
-        """Set colors, lights and field of view to the task's own, or to random ones."""
+    def _set_appearance(self, *, varied: bool) -> None:
+        """Set colors, lights and field of view to the task's values, or randomize them."""
         draws = self._generator
-        colors, lights, fovy = self._colors, self._usual, self._fovy
+        colors, lights, fovy = self._colors, self._default_lights, self._fovy
         if varied:
             colors = colors + draws.uniform(-COLOR_RANGE, COLOR_RANGE, colors.shape)
             lights = [light * draws.uniform(1 - LIGHT_RANGE, 1 + LIGHT_RANGE) for light in lights]

@@ -1,1 +1,1 @@
-"""A MuJoCo scene in the browser, drawn by viser."""
+"""Browser viewer of MuJoCo scenes, based on viser."""

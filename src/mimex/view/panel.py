@@ -1,4 +1,4 @@
-"""The controls beside the scene, and the live plots."""
+"""The control panel of the viewer, with live plots."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import numpy as np
 
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 PLOTTED = 600
-"""Steps that a plot shows."""
+"""Number of most recent steps in a plot."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f")
 SUM_COLOR = "#333333"
-"""Of the last line of a plot, which is the sum of the others."""
+"""Color of the last line of a plot, the sum of the others."""
 
 
 class Panel:
-    """Controls that are read, and plots and text that are written, by the loop of the viewer.
+    """Controls, text and plots beside the scene.
 
     Attributes:
-        paused: Whether the simulation stands still.
+        paused: Whether the simulation is paused.
 
     Args:
-        server: viser's server.
+        server: The viser server.
         choices: Options of each drop-down menu, by label.
-        chosen: Those that are chosen at first.
-        buttons: Labels of more buttons.
+        chosen: Initially selected option of each menu, by label.
+        buttons: Labels of additional buttons.
     """
 
     def __init__(
@@ -63,32 +63,32 @@ class Panel:
 
     @property
     def speed(self) -> float:
-        """Simulated seconds in a second."""
+        """Playback speed: simulated seconds per second."""
         return float(self._speed.value.removesuffix("x"))
 
     def chosen(self, label: str) -> str:
-        """The chosen option of a drop-down menu."""
+        """The selected option of a drop-down menu."""
         return str(self._choices[label].value)
 
     def choose(self, label: str, option: str) -> None:
-        """Chooses an option, as a user does."""
+        """Selects an option of a drop-down menu."""
         self._choices[label].value = option
 
     def pressed(self, label: str) -> bool:
-        """Whether a button was pressed since the last time this was asked."""
+        """Whether a button was pressed since the last call."""
         event = self._pressed[label]
         if not event.is_set():
             return False
         event.clear()
         return True
 
-    def say(self, *lines: str) -> None:
-        """Shows lines of text."""
+    def set_text(self, *lines: str) -> None:
+        """Sets the lines of text below the controls."""
         text = "<br>".join(html.escape(line) for line in lines)
         self._text.content = f'<div style="padding: 0 0.8em; font-size: 0.85em">{text}</div>'
 
     def record(self, time: float, values: Mapping[str, Mapping[str, float]]) -> None:
-        """Takes in a step's values by plot and line, at a time (s)."""
+        """Adds the values of one step at a time (s), by plot and line."""
         for title, lines in values.items():
             key = title, *lines
             if key not in self._plots:
@@ -96,21 +96,21 @@ class Panel:
             self._plots[key].add(time, tuple(lines.values()))
 
     def draw(self) -> None:
-        """Draws the plots anew."""
+        """Redraws the plots."""
         for plot in self._plots.values():
             plot.draw()
 
     def clear(self) -> None:
-        """Empties the plots; those that get no more values are hidden.
+        """Clears the plots; a plot is hidden until it gets new values.
 
-        They are not removed: a page that is behind reports an error for data of a removed one.
+        Plots are not removed, because a page that lags behind raises an error for removed ones.
         """
         for plot in self._plots.values():
             plot.clear()
 
 
 class _Plot:
-    """Lines over the newest steps, drawn by uPlot."""
+    """A line plot of the most recent steps (uPlot)."""
 
     def __init__(self, gui: Any, title: str, labels: Sequence[str]) -> None:
         self._rows: deque[tuple[float, ...]] = deque(maxlen=PLOTTED)

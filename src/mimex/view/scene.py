@@ -1,4 +1,4 @@
-"""The geoms of a compiled MuJoCo model as nodes of viser's scene."""
+"""Converts the geoms of a compiled MuJoCo model to nodes of a viser scene."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ VIDEO_CAMERA = "video"
 
 
 class Scene:
-    """Draws one simulation: a frame for each body, and in it the body's geoms.
+    """Draws one simulation, with one frame per body that contains the body's geoms.
 
     Boxes, spheres, capsules, cylinders, ellipsoids, meshes and planes are drawn; height fields and
     signed distance fields are not.
 
     Args:
-        server: viser's server.
+        server: The viser server.
         model: The compiled model.
     """
 
@@ -44,11 +44,11 @@ class Scene:
             node = _add_geom(scene, f"{ROOT}/{body}/{geom}", model, geom, color, opacity)
             if node is not None:
                 self._geoms[geom] = node
-        self._drawn: dict[int, Floats] = {}  # the pose (7,) of each body that was sent last
+        self._drawn: dict[int, Floats] = {}  # last pose (7,) sent for each body
         self.place_geoms()
 
     def place_geoms(self) -> None:
-        """Places the geoms in their bodies; a few tasks move them when an episode begins."""
+        """Places the geoms in their bodies; a few tasks move them at a reset."""
         for geom, node in self._geoms.items():
             node.position = self._model.geom_pos[geom]
             node.wxyz = self._model.geom_quat[geom]
@@ -60,7 +60,7 @@ class Scene:
             positions: ``(bodies, 3)``, MuJoCo's ``xpos`` (m).
             rotations: ``(bodies, 4)``, MuJoCo's ``xquat`` (w, x, y, z).
         """
-        with self._server.atomic():  # one frame of the browser has all of them
+        with self._server.atomic():  # the browser draws all of them in one frame
             for body, node in self._bodies.items():
                 pose = np.concatenate([positions[body], rotations[body]])
                 if not np.array_equal(pose, self._drawn.get(body, ())):
@@ -73,9 +73,9 @@ class Scene:
 
 
 def set_camera(server: Any, model: mujoco.MjModel) -> None:
-    """Points the camera of this and of every later page at the scene.
+    """Sets the initial camera of all open and future pages.
 
-    It is where the camera "video" of the task is, or else where MuJoCo's free camera begins.
+    It is the model's camera "video" if there is one, and otherwise a view of the whole scene.
     """
     center, extent = np.array(model.stat.center), float(model.stat.extent)
     names = [model.camera(index).name for index in range(model.ncam)]
@@ -102,13 +102,13 @@ def set_surroundings(server: Any) -> None:
     scene = server.scene
     scene.set_up_direction("+z")
     scene.set_background_image(np.full((1, 1, 3), SKY, np.uint8), format="png")
-    # Image-based light beside viser's own lights washes out light colors such as the table's.
+    # Image-based lighting on top of viser's lights washes out light colors such as the table's.
     scene.configure_environment_map(hdri=None)
     scene.add_light_hemisphere("/sky", ground_color=(200, 200, 200), intensity=0.8)
 
 
 def _look(model: mujoco.MjModel, geom: int) -> tuple[tuple[int, int, int], float]:
-    """The color (0 to 255) and the opacity of a geom."""
+    """Returns the color (0 to 255) and the opacity of a geom."""
     rgba, material = model.geom_rgba[geom], int(model.geom_matid[geom])
     if material >= 0 and tuple(rgba) == DEFAULT_RGBA:
         rgba = model.mat_rgba[material]
@@ -124,7 +124,7 @@ def _add_geom(
     color: tuple[int, int, int],
     opacity: float,
 ) -> Any:
-    """Adds a geom's node in the geom's own frame; None for a kind that is not drawn."""
+    """Adds a node in the geom's frame; returns None if the geom type is not supported."""
     kind, size = mujoco.mjtGeom(int(model.geom_type[geom])), model.geom_size[geom].tolist()
     look: dict[str, Any] = {"color": color, "opacity": opacity if opacity < 1 else None}
     match kind:
@@ -149,7 +149,7 @@ def _add_geom(
 def _add_plane(
     scene: Any, name: str, size: list[float], color: tuple[int, int, int], opacity: float
 ) -> Any:
-    """Adds a plane with grid lines; a size of 0 is infinite."""
+    """Adds a plane with grid lines; size 0 means infinite."""
     lines = tuple(round(0.85 * part) for part in color)
     return scene.add_grid(
         name,
@@ -165,7 +165,7 @@ def _add_plane(
 
 
 def _mesh(model: mujoco.MjModel, mesh: int) -> tuple[Floats, NDArray[np.integer[Any]]]:
-    """The vertices and faces of a mesh."""
+    """Returns the vertices and faces of a mesh."""
     vertex, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
     vertices = model.mesh_vert[vertex : vertex + int(model.mesh_vertnum[mesh])]
     return vertices, model.mesh_face[face : face + int(model.mesh_facenum[mesh])]
@@ -174,11 +174,11 @@ def _mesh(model: mujoco.MjModel, mesh: int) -> tuple[Floats, NDArray[np.integer[
 def capsule(
     radius: float, half: float, segments: int = 24, rings: int = 8
 ) -> tuple[Floats, NDArray[np.integer[Any]]]:
-    """The vertices and faces of a capsule along z, as MuJoCo has them.
+    """Returns the vertices and faces of a capsule along z, as defined by MuJoCo.
 
     Args:
-        radius: Of its ends (m).
-        half: Half of the distance between their centers (m).
+        radius: Radius (m).
+        half: Half the distance between the centers of the half spheres (m).
         segments: Vertices around the axis.
         rings: Rings of vertices in each half sphere.
     """

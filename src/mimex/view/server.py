@@ -1,4 +1,4 @@
-"""The web server of the viewer: viser, on this machine alone unless another address is given."""
+"""The viewer's web server (viser), reachable only from this machine by default."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from mimex.extras import optional_import
 
 PORTS_TRIED = 100
-"""Ports from the wanted one on that are tried."""
+"""Number of consecutive ports to try."""
 
 
 def require_viser() -> Any:
-    """Returns the module viser, or raises an error that names the extra."""
+    """Imports viser, or raises an error that names the missing extra."""
     with optional_import("the viewer"):
         import viser
     return viser
 
 
 def free_port(host: str, port: int) -> int:
-    """Returns the first port from ``port`` on that can be bound at an address.
+    """Returns the first free port at ``host``, starting at ``port``.
 
-    viser looks for one itself, but waits forever if the address is not one of this machine.
+    viser also searches, but hangs if the address does not belong to this machine.
     """
     if not 0 < port < 1 << 16:
         raise ValueError(f"--port is {port}, but must be between 1 and 65535")
@@ -33,8 +33,8 @@ def free_port(host: str, port: int) -> int:
             trial.bind((host, 0, *address[2:]))
     except OSError as error:
         raise ValueError(
-            f"--host is {host!r}, which is no address of this machine ({error.strerror}): use "
-            "127.0.0.1 for this machine alone, or 0.0.0.0 for all of its networks"
+            f"--host is {host!r}, which is not an address of this machine ({error.strerror}): use "
+            "127.0.0.1 for this machine only, or 0.0.0.0 for all networks"
         ) from error
     last = min(port + PORTS_TRIED, 1 << 16)
     for candidate in range(port, last):
@@ -45,15 +45,15 @@ def free_port(host: str, port: int) -> int:
             except OSError:
                 continue
             return candidate
-    raise ValueError(f"--port is {port}, but all ports up to {last - 1} are taken: choose another")
+    raise ValueError(f"--port is {port}, but all ports up to {last - 1} are in use: choose another")
 
 
 def open_server(host: str, port: int) -> Any:
     """Starts viser's server (``viser.ViserServer``) at the first free port."""
     viser = require_viser()
-    with redirect_stdout(io.StringIO()):  # it prints a banner; the command prints the address
+    with redirect_stdout(io.StringIO()):  # suppress the banner; the command prints the address
         server = viser.ViserServer(host=host, port=free_port(host, port), verbose=False)
-    # viser can publish a server through a tunnel, which any page that reaches it may ask for.
+    # Any connected page may request that viser publishes the server through a tunnel.
     server.request_share_url = _refuse_to_share
     server.gui.configure_theme(show_share_button=False, show_logo=False)
     return server

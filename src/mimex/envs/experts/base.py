@@ -19,7 +19,7 @@ from mimex.envs.arrays import to_numpy
 from mimex.envs.experts.kinematics import Floats, Kinematics
 from mimex.envs.manipulation import ACTION_GAIN
 
-PLAN_HZ = 60.0  # control rate that the step counts of a leg refer to
+PLAN_HZ = 60.0  # control rate of the step counts of a leg
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Leg:
         aim: Returns the target pose for an environment; called at every step, so it may follow a
             moving object.
         fingers: Targets of the joints after the arm's (rad or m).
-        near: The leg ends once the tool point is this close to the aim (m),
-        turned: the hand this close to its orientation (rad),
-        at_least: and at least this many steps have passed (of 1/60 s, at any control rate),
-        at_most: or in any case after this many.
+        near: Distance of the tool point to the aim below which the leg ends (m).
+        turned: Orientation error of the hand below which the leg ends (rad).
+        at_least: Minimum duration in steps of 1/60 s, at any control rate.
+        at_most: Maximum duration in steps of 1/60 s.
         speed: Maximum speed of the tool point (m/s).
     """
 

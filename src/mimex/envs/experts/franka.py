@@ -44,7 +44,7 @@ def _lifted(env: Any) -> Aim:
 
 
 def _pulled(env: Any) -> Aim:
-    """Pull the handle, and stop before the end of the drawer so as not to slip off."""
+    """Pull the handle, and stop before the drawer's end stop, where the fingers would slip off."""
     column, _ = env.engine.joint_columns(["drawer"])
     rest = np.clip(_DRAWER_OPEN - to_numpy(env.engine.qpos[:, column]), 0.0, 0.1)  # (N, 1)
     return Aim(site(env, "handle") + rest * np.array([1.0, 0.0, 0.0]), LEVEL)

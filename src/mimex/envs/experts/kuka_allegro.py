@@ -28,13 +28,13 @@ _CLOSED = (
     *(0.56, 0.38, 1.00, 1.21),
     *(0.47, 0.70, 0.44, 1.67),
 )
-# With a level hand, the last links point down and 8 degrees back, so that a pull keeps the hook.
+# With a level hand, the last links point down and 8 degrees back, so that the hook holds a pull.
 _HOOK = (*(0.0, 0.25, 0.35, 0.9) * 3, *KUKA.home[19:])
 
 _GRASP_PITCH = -0.5  # rad: steep enough for the elbow to fold over a near cube
-_HOOK_PITCH = 0.0  # rad: any lower, and the wrist would have to be higher than the arm reaches
+_HOOK_PITCH = 0.0  # rad: with a lower pitch the wrist would have to be above the arm's reach
 _PICK_HEIGHT = 0.78  # m, well inside the goal range of 0.7 to 0.9
-_FARTHEST_LIFT = 0.45  # m, x: a cube lifted further away would stretch the arm straight
+_FARTHEST_LIFT = 0.45  # m, x: further away, lifting would stretch the arm straight
 
 
 def pitched(angle: float) -> Rotation:

@@ -1,1 +1,1 @@
-"""The robots: an MJCF file each, and the names in it that tasks ask for."""
+"""The robots: for each, an MJCF file and the names in it that tasks use."""

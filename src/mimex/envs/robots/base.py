@@ -1,4 +1,4 @@
-"""What a task needs to know about a robot."""
+"""Description of a robot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EndEffector = Literal["gripper", "hand"]
 
 @dataclass(frozen=True)
 class Robot:
-    """A robot: its MJCF file, and the names in it that tasks ask for.
+    """A robot: its MJCF file, and the names in it that tasks use.
 
     Attributes:
         name: Prefix of the task ids, for example "Franka".
@@ -45,5 +45,5 @@ class Robot:
     leads: tuple[float, ...] | None = None
 
     def load(self) -> mujoco.MjSpec:
-        """Return the robot alone, as a spec to add a scene to."""
+        """Return a spec with the robot only, to which a scene is added."""
         return mujoco.MjSpec.from_file(str(Path(__file__).with_name(self.file)))
