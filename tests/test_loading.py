@@ -9,7 +9,7 @@ import mimex
 
 SOURCES = sorted(Path(mimex.__file__).parent.rglob("*.py"))
 EXECUTE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
-THEIRS = {"interop/sb3/checkpoint.py", "bonus/prediction.py"}
+THEIRS = {"interop/sb3/model.py", "bonus/prediction.py"}
 """The first reads Stable-Baselines3's own files by its own functions, and says so. The second
 copies a bonus in memory on its way to another process, and reads no file."""
 

@@ -449,6 +449,9 @@ def test_a_bonus_learns_in_a_spawned_process(name):
     results, bonus = context.SimpleQueue(), MAKERS[name]()
     process = context.Process(target=learn_elsewhere, args=(bonus, results))
     process.start()
+    while results.empty():
+        assert process.exitcode in (None, 0)  # it has failed, and puts nothing
+        process.join(0.1)
     found = results.get()
     process.join()
     assert process.exitcode == 0

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import math
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Self, TypedDict
 
 import torch
 from torch import Generator, Tensor, nn
@@ -395,9 +397,52 @@ class MaskedPrediction(ABC):
         self.steps = int(state["steps"])
         load_generator(self.generator, state["generator"])
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As bytes: a process that torch.multiprocessing starts would share the memory of tensors.
+        content = io.BytesIO()
+        _Pickler(content, self).dump(vars(self))
+        return _unpickled, (type(self), content.getvalue())
+
 
 def _select(
     rows: Tensor, x: Tensor, actions: Tensor | None, valid: Tensor, masked: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Some windows of a batch; ``masked`` is ``(K, B, ...)``."""
     return x[rows], None if actions is None else actions[rows], valid[rows], masked[:, rows]
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles the attributes of a bonus. An encoder may be a method of the bonus itself.
+
+    Args:
+        content: Buffer to write to.
+        owner: The bonus.
+    """
+
+    def __init__(self, content: io.BytesIO, owner: MaskedPrediction) -> None:
+        super().__init__(content)
+        self._owner = owner
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return "owner" if obj is self._owner else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, owner: MaskedPrediction) -> None:
+        super().__init__(io.BytesIO(content))
+        self._owner = owner
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._owner
+
+
+def _unpickled(kind: type[MaskedPrediction], content: bytes) -> MaskedPrediction:
+    made = kind.__new__(kind)
+    vars(made).update(_Unpickler(content, made).load())
+    return made
