@@ -155,6 +155,20 @@ def test_a_loaded_state_continues_with_the_same_rewards(make_bonus, tmp_path):
     assert from_file.stream.transitions == state["stream"]["transitions"]
 
 
+def test_a_state_is_saved_by_torch_and_loaded_as_weights_only(tmp_path):
+    def fresh():
+        return wrap_vector(SyncVectorEnv([lambda: ProbeEnv(0), lambda: ProbeEnv(1)]), MIMEx())
+
+    env, other = fresh(), fresh()
+    env.reset(seed=0)
+    for _ in range(EPISODE_LENGTHS[0]):  # the last of them ends an episode
+        env.step(np.zeros(2, int))
+    torch.save(env.state_dict(), tmp_path / "bonus.pt")
+    other.load_state_dict(torch.load(tmp_path / "bonus.pt", weights_only=True))
+    assert other._ended.tolist() == env._ended.tolist() != [False, False]
+    assert other.stream.transitions == env.stream.transitions > 0
+
+
 def test_misfits_are_named():
     vector = SyncVectorEnv([ProbeEnv])
     with pytest.raises(ValueError, match=r"action_dim=2.*action_dim=3"):

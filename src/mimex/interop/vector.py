@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat, Unpack
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.vector import (
     AutoresetMode,
@@ -139,12 +140,13 @@ class BonusVectorWrapper(VectorWrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale and the windows, without the environment."""
-        return {"stream": self.stream.state_dict(), "ended": self._ended.copy()}
+        ended = torch.tensor(self._ended)  # a tensor: torch.load(weights_only=True) reads no arrays
+        return {"stream": self.stream.state_dict(), "ended": ended}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a ``state_dict``."""
         self.stream.load_state_dict(state["stream"])
-        self._ended = np.array(state["ended"], dtype=bool)
+        self._ended = torch.as_tensor(state["ended"]).bool().clone().numpy()
 
 
 wrap = BonusWrapper
