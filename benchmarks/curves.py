@@ -104,7 +104,9 @@ def read(path: Path) -> Curves:
             for name, column in zip(names, values.T, strict=True)
             if np.isfinite(column).any()
         }
-        config = {"task": key[1], "seed": key[3], "steps": 0}
+        # A run that gave up is continued with zeros to the budget: the longest run of the task.
+        budget = max(float(t[-1][0]) for k, t in rows.items() if k[:2] == key[:2])
+        config = {"task": key[1], "seed": key[3], "steps": int(budget)}
         curves[key] = Run("-".join(map(str, key[1:])), path, config, {}, columns)
     return curves
 

@@ -1,7 +1,6 @@
 """Where no bonus is needed: Stable-Baselines3's PPO with its defaults, without and with a bonus.
 
     python -m benchmarks.drop_in --seeds 5 --jobs 2
-    python -m benchmarks.tables drop_in
 
 Every run is one environment and 60,000 steps, `with_bonus(env, bonus)` and nothing set. Finished
 runs are kept in the folder `--out`, so that the same command continues; the curves are written to

@@ -143,7 +143,7 @@ def test_a_damaged_buffer_is_reported_with_a_remedy(tmp_path, capsys, caplog):
     assert error.count("\n") == 1
     shutil.rmtree(run / "replay")
     assert main(command(run, 8)) == 0
-    assert "continuing with an empty one" in caplog.text
+    assert "continuing with an empty buffer" in caplog.text
     assert [row["step"] for row in rows(run)] == [(i + 1) * ROW for i in range(8)]
     assert main(command(run, 9)) == 0  # the new buffer is saved
 

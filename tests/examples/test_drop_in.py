@@ -46,7 +46,7 @@ def test_a_plain_loop_is_rewarded_after_the_warm_up():
 def test_stable_baselines_sac_comes_back_and_goes_on(tmp_path):
     again = example("sb3_sac").main(steps=260, folder=str(tmp_path))
     assert again.bonus.steps >= 25  # a quarter of the sampled batches before and after loading
-    assert again.paid["intrinsic"] > 0
+    assert again.reward_sums["intrinsic"] > 0
 
 
 def test_stable_baselines_ppo_runs_saves_and_loads(tmp_path):

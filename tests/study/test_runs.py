@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimex.study.runs import find_runs, load_run, read_columns
+from mimex.study.runs import Run, find_runs, load_run, read_columns
 from mimex.track.jsonl import JSONLines
 
 CONFIG = {"task": "FrankaReach", "reward": "sparse", "bonus": "none", "seed": 0, "steps": 30}
@@ -185,3 +185,17 @@ def test_settings_of_a_wrong_kind_are_named(tmp_path, setting):
         path = write_run(tmp_path / "run", **setting)
     with pytest.raises(ValueError, match=rf"config\.json .*{next(iter(setting))}"):
         load_run(path)
+
+
+def test_a_run_that_gave_up_counts_to_the_end_of_its_budget():
+    columns = {
+        "step": np.array([1.0, 2.0, 3.0]),
+        "eval/success": np.array([0.0, np.nan, 0.0]),
+        "train/success": np.array([0.0, 0.0, 0.0]),
+        "train/gave_up": np.array([np.nan, np.nan, 1.0]),
+    }
+    run = Run("run", Path("run"), {"steps": 6}, {}, columns)
+    assert run.finished
+    assert run.curve("eval/success")[0].tolist() == [1.0, 3.0, 6.0]
+    assert run.curve("eval/success")[1].tolist() == [0.0, 0.0, 0.0]
+    assert run.curve("train/success")[0].tolist() == [1.0, 2.0, 3.0]

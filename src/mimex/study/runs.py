@@ -47,20 +47,30 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the run has reached its step budget, or was stopped by --futility."""
-        steps, gave_up = self.columns["step"], self.columns.get("train/gave_up")
-        if len(steps) == 0:
-            return False
-        futile = gave_up is not None and gave_up[-1] == 1.0
-        return bool(futile or steps[-1] >= self.config.get("steps", 0))
+        steps = self.columns["step"]
+        return len(steps) > 0 and bool(self.gave_up or steps[-1] >= self.config.get("steps", 0))
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the run was stopped by --futility."""
+        logged = self.columns.get("train/gave_up", np.empty(0))
+        return len(logged) > 0 and bool(logged[-1] == 1.0)
 
     def curve(self, metric: str) -> tuple[Floats, Floats]:
-        """Returns the steps at which a metric was logged, and its values; both may be empty."""
+        """Returns the steps at which a metric was logged, and its values; both may be empty.
+
+        A run that gave up counts to the end of its budget, with its last evaluation.
+        """
         values = self.columns.get(metric, np.empty(0))
         logged = np.isfinite(values)
         steps, values = self.columns["step"][: len(values)][logged], values[logged]
         # A damaged file may repeat steps or go back; curves have increasing steps.
         increasing = steps > np.append(-np.inf, np.maximum.accumulate(steps)[:-1])[: len(steps)]
-        return steps[increasing], values[increasing]
+        steps, values = steps[increasing], values[increasing]
+        budget = self.config.get("steps", 0)
+        if self.gave_up and metric.startswith("eval/") and len(steps) and steps[-1] < budget:
+            steps, values = np.append(steps, budget), np.append(values, values[-1])
+        return steps, values
 
 
 def load_run(path: Path) -> Run:
