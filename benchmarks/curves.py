@@ -104,9 +104,10 @@ def read(path: Path) -> Curves:
             for name, column in zip(names, values.T, strict=True)
             if np.isfinite(column).any()
         }
-        # A run that gave up is continued with zeros to the budget: the longest run of the task.
-        budget = max(float(t[-1][0]) for k, t in rows.items() if k[:2] == key[:2])
-        config = {"task": key[1], "seed": key[3], "steps": int(budget)}
+        gave_up = columns.get("train/gave_up", np.zeros(1))[-1] == 1.0
+        # The budget of a run that gave up: the length of the longest run of the task.
+        longest = max(float(t[-1][0]) for k, t in rows.items() if k[:2] == key[:2])
+        config = {"task": key[1], "seed": key[3], "steps": int(longest) if gave_up else 0}
         curves[key] = Run("-".join(map(str, key[1:])), path, config, {}, columns)
     return curves
 
