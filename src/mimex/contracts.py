@@ -258,7 +258,11 @@ def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
             finals = _replace_rows(observation, step.ended, info["final_obs"])
         return step._replace(
             truncated=truncated,
-            info=info | {"final_obs": _select_rows(finals, ended), "final_info": dict(step.info)},
+            info=info
+            | {
+                "final_obs": _select_rows(finals, ended),
+                "final_info": info.get("final_info", dict(step.info)),
+            },
         )
     last = info.get("final_obs", np.full(len(rows), None, object)).copy()
     for row in np.flatnonzero(rows):

@@ -270,15 +270,15 @@ class Pretraining:
         return metrics
 
     def reconstructions(self) -> Tensor:
-        """A picture of the newest images: original, masked, reconstructed; ``(H, W, 3)`` uint8."""
+        """A grid of the newest images: original, masked, reconstructed; ``(H, W, 3)`` uint8."""
         count = len(self._images) // len(self.sources)
         images = self._images[:: max(count // 2, 1)]  # two of each source: of policy and chance
         generator = Generator().manual_seed(self.step)
         network, ratio = self.network, self.config.mask_ratio
         visible = draw_visible(len(images), network.patches, ratio, generator)
         rows = torch.stack([images, *network.reconstruct(images, visible)])  # (3, B, 3, H, W)
-        picture = rows.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
-        return picture.repeat_interleave(2, 0).repeat_interleave(2, 1)
+        grid = rows.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
+        return grid.repeat_interleave(2, 0).repeat_interleave(2, 1)
 
     def card(self, metrics_path: Path) -> dict[str, Any]:
         """What the encoder is, and how it was made."""

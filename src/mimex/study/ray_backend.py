@@ -105,7 +105,7 @@ def _require_answer(address: str) -> None:
 
 
 def _stop_file(job: Job, name: str) -> Path:
-    """File in the shared folder that tells the tasks of one `mimex study` process to stop."""
+    """File in the shared folder that stops the tasks of one `mimex study` process."""
     return job.log.with_name(name)
 
 

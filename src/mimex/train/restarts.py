@@ -9,10 +9,10 @@ Normal episodes explore and restarted ones exploit, so the two are kept apart:
 
 - Restarted episodes add nothing to the archive. It would fill up with states next to the reward,
   and normal episodes would forget how to get there.
-- They receive no bonus, and the bonus does not learn from them (``agents/on_policy.py``). It would
-  grow tired of what normal episodes have yet to find.
-- PPO normalizes the advantages of the two separately, or those of rewarded restarts would drown
-  the bonus.
+- They receive no bonus, and the bonus does not train on them (``agents/on_policy.py``). Otherwise
+  states that normal episodes have yet to reach would no longer be novel.
+- PPO normalizes the advantages of the two separately. Otherwise the large returns of rewarded
+  restarts would make the bonus negligible.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Restarts:
     Archived states are grouped by their distance to the reward. A group is drawn with weight ``4 p
     (1 - p) + 0.05``, where p is the share of recent attempts from it that succeeded, and then a
     state of the group. An attempt succeeds if it receives at least half of what the archived
-    episode received. Restarts so begin close to the reward and move away from it as the agent
-    learns (a reverse curriculum). The rates are those of groups because there are too many states
-    to try each of them often.
+    episode received. Restarts therefore begin close to the reward and move away from it as the
+    agent learns (a reverse curriculum). Success rates are estimated per group because single states
+    are tried too rarely.
 
     Args:
         env: Environments that can restore their state.
-        settings: Of the restarts.
-        task: The task's name, for an error.
-        seed: Of all that is drawn here.
+        settings: Settings of the restarts.
+        task: Name of the task, for error messages.
+        seed: Random seed.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Restarts:
         self._time = 0  # steps of each environment so far
         self._saved: dict[str, Array] = {}  # (slots, N, ...) by name: states of running episodes
         self._saved_at = np.full(max(1, settings.reach // settings.every), -1)  # time of each slot
-        # Of running episodes: when each began, the reward it has received (costs do not count), the
-        # group of the state it began at (-1: a normal start), what is to be received from there,
-        # and truncated restarts before it.
+        # Per running episode: its start, the positive reward received, the group of its archived
+        # state (-1: a normal start), the reward of the archived episode, and the number of
+        # truncated attempts before it.
         self._began = np.zeros(num_envs, np.int64)
         self._received = np.zeros(num_envs)
         self._source = np.full(num_envs, -1)
