@@ -264,6 +264,5 @@ class TrainConfig(Sections):  # type: ignore[misc]
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
         """Creates settings from the output of ``to_dict``."""
-        if "task" not in data:
-            raise ValueError("config.json lacks the task: restore it")
-        return from_json(cls, data)
+        config: TrainConfig = from_json(cls, data)
+        return config

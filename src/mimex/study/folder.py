@@ -57,7 +57,7 @@ class StudyFolder:
                 )
         now = {run.name: asdict(run) for run in runs}
         text = json.dumps(
-            {"plan": plan.to_dict(), "scale": scale, "runs": list((before | now).values())},
+            {"plan": asdict(plan), "scale": scale, "runs": list((before | now).values())},
             indent=2,
         )
         with replacing(self.path / "study.json") as aside:

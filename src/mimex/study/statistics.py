@@ -13,8 +13,7 @@ measured in benchmarks/results/intervals.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,18 +21,6 @@ from scipy.special import ndtri, stdtrit
 
 from mimex.envs.nearest import choose
 from mimex.study.runs import Floats
-
-__all__ = [
-    "Estimate",
-    "Band",
-    "mean",
-    "iqm",
-    "interval",
-    "curve_band",
-    "final_value",
-    "area_under_curve",
-    "probability_of_improvement",
-]
 
 Scores = Mapping[str, ArrayLike]
 """Scores of one method by task ``(seeds,)``."""
@@ -54,8 +41,7 @@ CANDIDATES = 2001
 """Candidate probabilities of improvement for its interval, a grid of 0.05 %."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """An estimate with its 95 % confidence interval."""
 
     value: float
@@ -63,8 +49,7 @@ class Estimate:
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
+class Band(NamedTuple):
     """A statistic with its interval at every point: ``(points,)`` each."""
 
     value: Floats
@@ -114,7 +99,7 @@ def interval(scores: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> 
         ValueError: If a task has only one run.
     """
     band = _bootstrap(_strata(scores, several=True), statistic, seed)
-    return Estimate(float(band.value[0]), float(band.low[0]), float(band.high[0]))
+    return Estimate(*(float(values[0]) for values in band))
 
 
 def curve_band(curves: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Band:

@@ -112,7 +112,7 @@ def gather_charts(groups: Sequence[Group], score: str, runs: Sequence[Run]) -> d
         "tasks": list(dict.fromkeys(group.task for group in groups)),
         "overview": overview(groups, score),
         "aggregate": aggregate(groups, score),
-        "first_rewards": [asdict(row) for row in first_rewards(groups)],
+        "first_rewards": [row._asdict() for row in first_rewards(groups)],
         "metrics": [
             {
                 "name": name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,7 @@ def aggregate(groups: Sequence[Group], score: str) -> dict[str, Any]:
             "mean": _clipped(interval(by_task, "mean"), score),
             "improvement": None
             if name == BASELINE or BASELINE not in shared
-            else asdict(probability_of_improvement(by_task, shared[BASELINE])),
+            else probability_of_improvement(by_task, shared[BASELINE])._asdict(),
         }
         for name, by_task in shared.items()
     ]
