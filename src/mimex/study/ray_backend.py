@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from mimex.extras import optional_import
 from mimex.files import append_to
-from mimex.study.backends import PATIENCE, Job, Process
+from mimex.study.backends import PATIENCE, Job, Process, stop_all
 
 CONNECT_SECONDS = 10.0
 """Time limit for a connection to the cluster."""
@@ -119,6 +119,5 @@ def work(job: Job, stop_name: str) -> int:
         if (code := process.poll()) is not None:
             return code
         time.sleep(0.2)
-    process.stop()
-    process.wait(PATIENCE)
+    stop_all([process])
     return 128 + signal.SIGTERM
