@@ -271,8 +271,7 @@ def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) 
         values = curves(group, metric, grid)  # (runs, steps)
         band = None
         if len(values) > 1:
-            found = curve_band({group.task: values}, "mean")
-            band = np.clip([found.low, found.high], *bounds(metric))
+            band = curve_band({group.task: values}, "mean", limits=bounds(metric))[1:]
         _draw_line(axes, grid / unit, values.mean(0), band, group.label, look)
     axes.set(xlabel=counted, ylabel=title(metric))
     _limit(axes, metric)
@@ -311,10 +310,9 @@ def draw_scores(
             spread = np.linspace(-0.2, 0.2, len(dots)) if len(dots) > 1 else np.zeros(1)
             axes.plot(index + spread, dots, ".", color="black", markersize=3)
         if all(len(values) > 1 for values in by_task.values()):
-            found = interval(by_task, statistic)
-            low, high = np.clip([found.low, found.high], *bounds(metric))
-            lengths = [[max(found.value - low, 0.0)], [max(high - found.value, 0.0)]]
-            axes.errorbar(index, found.value, lengths, color="black", capsize=3, linewidth=1)
+            _, low, high = interval(by_task, statistic, limits=bounds(metric))
+            lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+            axes.errorbar(index, value, lengths, color="black", capsize=3, linewidth=1)
     axes.set_xticks(range(len(scores)), list(scores), rotation=30, ha="right")
     axes.set_ylabel(ylabel or f"final {title(metric)}")
     _limit(axes, metric)
@@ -328,9 +326,9 @@ def _unit(groups: Sequence[Group], most: float) -> tuple[float, str]:
 
 
 def _draw_line(
-    axes: Axes, x: Floats, y: Floats, band: Floats | None, label: str, look: Styles
+    axes: Axes, x: Floats, y: Floats, band: tuple[Floats, ...] | None, label: str, look: Styles
 ) -> None:
-    """Draws a method's line, and its band from low to high ``(2, points)`` if given."""
+    """Draws a method's line, and its band from low to high if given."""
     style = look[label]
     axes.plot(x, y, color=style.color, dashes=style.dashes or (None, None), label=label)
     if band is not None:

@@ -30,6 +30,7 @@ Strata = Mapping[str, Floats]
 
 Statistic = Literal["iqm", "mean"]
 
+UNLIMITED = (-np.inf, np.inf)
 LEVEL = 0.95
 DRAWS = 2000
 """Bootstrap samples; the limits then vary by about 2 % of the width with the random seed."""
@@ -87,33 +88,34 @@ def final_value(steps: ArrayLike, values: ArrayLike) -> float:
     return float(y[x >= (1 - FINAL_SHARE) * x[-1]].mean())
 
 
-def interval(scores: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Estimate:
+def interval(
+    scores: Scores,
+    statistic: Statistic = "iqm",
+    *,
+    limits: tuple[float, float] = UNLIMITED,
+    seed: int = 0,
+) -> Estimate:
     """Returns an aggregate over tasks and runs with its interval.
 
     Args:
-        scores: Scores of one method.
+        scores: Scores of one method; two or more of each task.
         statistic: "iqm" or "mean".
+        limits: Lowest and highest possible score.
         seed: Random seed of the bootstrap.
-
-    Raises:
-        ValueError: If a task has only one run.
     """
-    band = _bootstrap(_strata(scores, several=True), statistic, seed)
+    band = _bootstrap(_strata(scores, several=True), statistic, limits, seed)
     return Estimate(*(float(values[0]) for values in band))
 
 
-def curve_band(curves: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Band:
-    """Returns the aggregate of learning curves with its interval at every point.
-
-    Args:
-        curves: Curves by task ``(seeds, points)``.
-        statistic: "iqm" or "mean".
-        seed: Random seed of the bootstrap.
-
-    Raises:
-        ValueError: If a task has only one run.
-    """
-    return _bootstrap(_strata(curves, several=True), statistic, seed)
+def curve_band(
+    curves: Scores,
+    statistic: Statistic = "iqm",
+    *,
+    limits: tuple[float, float] = UNLIMITED,
+    seed: int = 0,
+) -> Band:
+    """Returns the aggregate of learning curves by task ``(seeds, points)``, as ``interval``."""
+    return _bootstrap(_strata(curves, several=True), statistic, limits, seed)
 
 
 def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
@@ -202,7 +204,7 @@ def _aggregate(strata: Strata, statistic: str, weights: Floats | None = None) ->
     return np.stack(columns, axis=-1)
 
 
-def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
+def _bootstrap(strata: Strata, statistic: str, limits: tuple[float, float], seed: int) -> Band:
     """Returns a statistic over tasks and runs with its interval at every point."""
     generator = np.random.default_rng(seed)
     # A run's weight is how often it is drawn: n - 1 draws from the n runs of its task.
@@ -218,7 +220,8 @@ def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
     )
     wider = stdtrit(_degrees_of_freedom(strata), tail) / ndtri(tail)
     below, above = np.maximum(estimate - low, 0.0), np.maximum(high - estimate, 0.0)
-    return Band(estimate, estimate - wider * below, estimate + wider * above)
+    band = estimate - wider * below, estimate + wider * above
+    return Band(estimate, *np.clip(band, *limits))
 
 
 def _degrees_of_freedom(strata: Strata) -> Floats:
