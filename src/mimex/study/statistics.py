@@ -129,9 +129,6 @@ def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
     Args:
         better: Scores of the first method.
         worse: Scores of the second method on the same tasks; the number of seeds may differ.
-
-    Raises:
-        ValueError: If the tasks differ, or a task has only one run.
     """
     if better.keys() != worse.keys():
         raise ValueError(

@@ -96,9 +96,6 @@ def log_rank(
         ours: Steps of the first method by task.
         theirs: Steps of the second method on the same tasks; the number of seeds may differ.
         seed: Random seed of sampled assignments.
-
-    Raises:
-        ValueError: If the tasks differ.
     """
     if ours.keys() != theirs.keys():
         raise ValueError(

@@ -15,21 +15,13 @@ from mimex.types import Metrics
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The run that a logger is created for.
-
-    Attributes:
-        folder: The run folder.
-        name: Name of the run, unique within the project.
-        project: Project name on a server.
-        step: Step that the run resumes from; 0 for a new run.
-        config: Nested settings of the run.
-    """
+    """The run that a logger is created for."""
 
     folder: Path
-    name: str
-    project: str
-    step: int
-    config: Mapping[str, Any]
+    name: str  # unique within the project
+    project: str  # name on a server
+    step: int  # that the run resumes from; 0 for a new run
+    config: Mapping[str, Any]  # nested settings of the run
 
 
 class Logger(Protocol):

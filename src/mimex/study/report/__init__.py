@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -108,7 +108,7 @@ def gather_charts(groups: Sequence[Group], score: str, runs: Sequence[Run]) -> d
     methods = styles(list(dict.fromkeys(group.label for group in groups)))
     return {
         "score": score,
-        "methods": [{"label": label} | asdict(style) for label, style in methods.items()],
+        "methods": [{"label": label} | style._asdict() for label, style in methods.items()],
         "tasks": list(dict.fromkeys(group.task for group in groups)),
         "overview": overview(groups, score),
         "aggregate": aggregate(groups, score),
