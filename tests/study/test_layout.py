@@ -40,7 +40,7 @@ def test_the_fastest_layout_is_chosen_and_measured_once(tmp_path, tiny_plan, cap
     assert measured == [(folder, run, option) for option in options]
     said = capsys.readouterr().out
     assert "2 in parallel, 2 threads each: 1,100 steps/s" in said
-    assert json.loads((tmp_path / "jobs.json").read_text())[str(options[0])] == 900.0
+    assert json.loads((tmp_path / "jobs.json").read_text())["4x1"] == 900.0
     assert choose_layout(folder, run, options, fake) == (2, 2)
     assert len(measured) == 3  # known from the study's folder
     assert capsys.readouterr().out == said

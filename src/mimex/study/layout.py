@@ -33,7 +33,7 @@ class Layout(NamedTuple):
     threads: int
 
     def __str__(self) -> str:
-        return f"{self.jobs} in parallel, {self.threads} threads each"
+        return f"{self.jobs} in parallel, {self.threads} thread{'s' * (self.threads > 1)} each"
 
 
 def layouts(cores: int, runs: int, threads: int | None = None) -> list[Layout]:
@@ -85,9 +85,10 @@ def choose_layout(
     path = folder.path / "jobs.json"
     speeds = read_object(path) if path.exists() else {}
     for option in options:
-        if str(option) not in speeds:
-            speeds[str(option)] = measure(folder, run, option)
+        key = f"{option.jobs}x{option.threads}"
+        if key not in speeds:
+            speeds[key] = measure(folder, run, option)
             with replacing(path) as aside:
                 aside.write_text(json.dumps(speeds, indent=2) + "\n")
-        print(f"{option}: {speeds[str(option)]:,.0f} steps/s")
-    return max(options, key=lambda option: float(speeds[str(option)]))
+        print(f"{option}: {speeds[key]:,.0f} steps/s")
+    return max(options, key=lambda option: float(speeds[f"{option.jobs}x{option.threads}"]))
