@@ -35,11 +35,7 @@ class Logger(Protocol):
 
 
 class Loggers(ExitStack):
-    """Passes every row of metrics to several loggers.
-
-    Args:
-        loggers: Closed at the end of a ``with`` block.
-    """
+    """Passes every row of metrics to several loggers; closes them at the end of a block."""
 
     def __init__(self, loggers: Sequence[Logger]) -> None:
         super().__init__()
@@ -57,11 +53,7 @@ class Loggers(ExitStack):
 
 
 class TensorBoard:
-    """Writes event files to the run's ``tensorboard`` folder.
-
-    Args:
-        run: The run. If it resumes, later steps in older files are discarded.
-    """
+    """Writes event files to ``tensorboard``; a resumed run discards later steps in older files."""
 
     def __init__(self, run: RunInfo) -> None:
         with optional_import("--track.loggers tensorboard"):
@@ -78,11 +70,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Logs to Weights & Biases.
-
-    Args:
-        run: The run; an existing one of the same name is resumed.
-    """
+    """Logs to Weights & Biases; an existing run of the same name is resumed."""
 
     def __init__(self, run: RunInfo) -> None:
         self._run = _init("wandb", run, id=run.name)
@@ -95,11 +83,7 @@ class WandB:
 
 
 class Trackio(WandB):
-    """Logs to Trackio, which has the interface of Weights & Biases.
-
-    Args:
-        run: The run; an existing one of the same name is resumed.
-    """
+    """Logs to Trackio, which has the interface of Weights & Biases."""
 
     def __init__(self, run: RunInfo) -> None:
         self._run = _init("trackio", run)
