@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from mimex.envs.nearest import choose
@@ -15,6 +15,9 @@ from mimex.envs.nearest import choose
 MAX_INT = 2**63 - 1
 MAX_FLOAT = 3.4e38
 """Largest number of 32 bits, which networks compute with."""
+
+JSON_TYPES: Mapping[Any, tuple[type, ...]] = {float: (int, float), Path: (str,)}
+"""Types of JSON values for a setting's type; its own otherwise."""
 
 
 def to_json(value: Any) -> Any:
@@ -36,26 +39,23 @@ def from_json(kind: Any, value: Any, source: str = "config.json", name: str = ""
         name: Dotted name of the setting.
     """
     origin, inner, prefix = get_origin(kind), get_args(kind), name and f"{name}."
-    expected = kind.__name__ if isinstance(kind, type) and not inner else str(kind)
-    if is_dataclass(kind) or origin is Mapping:
-        if not isinstance(value, Mapping):
-            expected = "a mapping of settings"
-        elif origin is Mapping:
-            return {key: from_json(inner[1], x, source, prefix + key) for key, x in value.items()}
-        else:
-            return _dataclass_from_json(kind, value, source, prefix)
-    elif origin is tuple and isinstance(value, list):
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        return _dataclass_from_json(kind, value, source, prefix)
+    if origin is Mapping and isinstance(value, Mapping):
+        return {key: from_json(inner[1], x, source, prefix + key) for key, x in value.items()}
+    if origin is tuple and isinstance(value, list):
         return tuple(from_json(inner[0], item, source, name) for item in value)
-    elif origin in (Union, UnionType):
+    if origin in (Union, UnionType):
         for each in inner:
             with suppress(ValueError):
                 return from_json(each, value, source, name)
-    elif kind is Any or (origin is Literal and value in inner):
+    if kind is Any or (origin is Literal and value in inner):
         return value
-    elif type(value) in {float: (int, float), Path: (str,), NoneType: (NoneType,)}.get(
-        kind, (kind,)
-    ):
+    if type(value) in JSON_TYPES.get(kind, (kind,)):
         return Path(value) if kind is Path else value
+    expected = kind.__name__ if isinstance(kind, type) and not inner else str(kind)
+    if is_dataclass(kind) or origin is Mapping:
+        expected = "a mapping of settings"
     raise ValueError(f"{source} has {value!r} for {name or 'all settings'}: expected {expected}")
 
 
