@@ -126,9 +126,10 @@ def _run(config: RunConfig) -> int:
         # The lock of a study is that of a run folder.
         stack.enter_context(RunFolder(folder.path))
         folder.record(plan, config.scale, runs)
-        if config.jobs == "auto" and isinstance(backend, LocalBackend):
+        unfinished = [run for run in runs if not folder.finished(run)]
+        if config.jobs == "auto" and unfinished and isinstance(backend, LocalBackend):
             options = layouts(available_cores(), len(runs), config.threads)
-            backend.slots, threads = choose_layout(folder, runs[0], options)
+            backend.slots, threads = choose_layout(folder, unfinished[0], options)
         jobs = min(backend.slots, len(runs))
         print(f"{len(runs)} runs -> {folder.path}, {Layout(jobs, threads)}")
         stop = stack.enter_context(StopRequest())
