@@ -46,13 +46,25 @@ def test_settings_may_be_dotted_nested_or_spelt_as_flags(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("about =", "abuot =", "a field is 'abuot'.*did you mean 'about'"),
-        ("[scales.cpu]", "[scales.cpu]\nsteps = 3", "a field of scales.cpu is 'steps'"),
-        ("seeds = 7", "seeds = true", "seeds is True, but must be an integer"),
+        ("about =", "abuot =", "a setting in the plan is 'abuot'.*did you mean 'about'"),
+        (
+            "[scales.cpu]",
+            "[scales.cpu]\nsteps = 3",
+            "a setting in the plan under scales.cpu is 'steps'",
+        ),
+        ("seeds = 7", "seeds = true", "the plan has True for seeds: expected int"),
         ("\nKukaPick = {", "\nKuka = {", "did you mean 'KukaPick'"),
-        ('tasks = ["KukaReach", "KukaPick"]', 'tasks = "KukaPick"', "must be a list"),
-        ('tasks = ["KukaReach", "KukaPick"]', "", "tasks is missing"),
-        ('"K = 5" = {', '"K = 5" = 3 #', "axes.ablation.K = 5 is 3, but must be a table"),
+        (
+            'tasks = ["KukaReach", "KukaPick"]',
+            'tasks = "KukaPick"',
+            "the plan has 'KukaPick' for tasks: expected tuple",
+        ),
+        ('tasks = ["KukaReach", "KukaPick"]', "", "the plan lacks tasks"),
+        (
+            '"K = 5" = {',
+            '"K = 5" = 3 #',
+            "the plan has 3 for axes.ablation.K = 5: expected a mapping",
+        ),
         ("about =", "about", "is not TOML"),
     ],
 )
@@ -74,22 +86,6 @@ def test_a_plan_is_a_file(tmp_path):
         find_plan(str(tmp_path / "pipe.toml"))
     (tmp_path / "link.toml").symlink_to(PLANS["ablations"])
     assert find_plan(str(tmp_path / "link.toml")).tasks
-
-
-@pytest.mark.parametrize("seeds", [10**6, 10**30, 10**400])
-def test_more_runs_than_a_study_can_have_are_refused(tmp_path, seeds):
-    path = tmp_path / "mine.toml"
-    text = PLANS["ablations"].read_text()
-    path.write_text(f"seeds = {seeds}\n{text.replace('seeds =', '# seeds =')}")
-    with pytest.raises(ValueError, match=r"seeds is .* more than 100,000 runs"):
-        read_plan(path).runs("cpu")
-
-
-def test_a_file_that_is_nested_too_deeply_is_named(tmp_path):
-    path = tmp_path / "deep.toml"
-    path.write_text("a = " + "[" * 100_000)
-    with pytest.raises(ValueError, match=r"deep\.toml"):
-        read_plan(path)
 
 
 def test_a_file_is_not_overwritten(tmp_path):

@@ -56,9 +56,9 @@ def test_plain_lines_tell_what_changes_and_then_how_long(folder, clock):
     lines = out.getvalue().splitlines()
     assert lines[:2] == ["run-0: running", "run-1: running"]
     assert lines[2] == "run-0: done, eval/success 0.5"  # the newest score, though not in every row
-    # run-1 made 200 steps in 50 s: 700 left take 175 s. The others take the mean of 4 and 20
-    # steps/s, 83 s each; two at once: (175 + 2 x 83) / 2, but not less than run-1 takes alone.
-    assert lines[3] == "1 running, 2 queued, 1 done, about 0:02:55 left"
+    # run-1 makes 20 steps/s: 700 left take 35 s. The others take the mean of 18 and 20 steps/s,
+    # 53 s each; two at once: (35 + 2 x 53) / 2.
+    assert lines[3] == "1 running, 2 queued, 1 done, about 0:01:10 left"
 
 
 def test_a_failed_run_and_a_new_attempt_are_reported(folder):

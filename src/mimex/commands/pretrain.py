@@ -1,4 +1,4 @@
-"""`mimex pretrain`: an image encoder, trained without labels on images of the wrist camera."""
+"""`mimex pretrain`: pretrain the image encoder on unlabeled images of the wrist camera."""
 
 from __future__ import annotations
 
@@ -49,19 +49,18 @@ BETAS, WEIGHT_DECAY = (0.9, 0.95), 0.05
 """Of AdamW (He et al., 2022)."""
 
 MAY_CHANGE = ("out", "threads", "save_every", "log_every")
-"""Settings with which a run may be continued though they differ from those of its start."""
+"""Settings that may differ when a run is resumed."""
 
 ENCODER = "encoder.safetensors"
-"""The pretrained encoder in the run folder; its card is a JSON file of the same name."""
+"""Weights of the encoder in the run folder; its card is the JSON file of the same name."""
 
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """Pretrain the image encoder of --vision.encoder vit as a masked autoencoder, or continue to.
+    """Pretrain the image encoder of --vision.encoder vit as a masked autoencoder, or resume.
 
     Images are those of the wrist camera in PixMC-Sparse, where scripted experts and random actions
-    move the robot, with varied colors, light and camera noise. `mimex pretrain probe` measures what
-    the encoder's features tell of the scene.
+    move the robot. `mimex pretrain probe` evaluates the encoder.
     """
 
     out: Path = Path("runs/pretrain")
@@ -69,11 +68,11 @@ class PretrainConfig:
     steps: int = 10_000
     """Optimizer steps; the learning rate falls to 0 over them."""
     batch: int = 128
-    """Images per step, the same number of each task (and of each of --runs)."""
+    """Images per step, equally many of each of --tasks and --runs."""
     tasks: tuple[str, ...] = TASKS
     """Tasks that images are drawn from."""
     runs: tuple[Path, ...] = ()
-    """Run folders of PixMC-Sparse tasks, whose agents also move the robot."""
+    """Run folders on PixMC-Sparse tasks, whose policies also provide images."""
     image_size: int = 64
     """Width and height of the images (pixels)."""
     patch: int = 8
@@ -85,9 +84,9 @@ class PretrainConfig:
     heads: int = 3
     """Attention heads of the encoder."""
     mask_ratio: float = 0.75
-    """Share of the patches that are hidden."""
+    """Fraction of masked patches."""
     varied: float = 0.5
-    """Share of the images with colors, light and camera noise that the tasks do not have."""
+    """Fraction of images with randomized colors, light and camera noise."""
     lr: float = 1e-3
     """Peak learning rate."""
     seed: int = 0
@@ -97,14 +96,15 @@ class PretrainConfig:
     save_every: int = 500
     """Steps between checkpoints, with the encoder and images of reconstructions."""
     threads: int | None = None
-    """Threads; None for one per core. The result does not depend on it."""
+    """Threads; by default one per core. The result does not depend on it."""
 
     def checked(self) -> PretrainConfig:
         """Returns these settings; raises an error that names the first invalid one."""
         for each in fields(self):
             value = getattr(self, each.name)
             if type(value) is int and value < (0 if each.name == "seed" else 1):
-                raise ValueError(f"{_flag(each.name)} is {value}, but must be at least 1")
+                flag = each.name.replace("_", "-")
+                raise ValueError(f"--{flag} is {value}, but must be at least 1")
         if not 0 < self.mask_ratio < 1:
             raise ValueError(f"--mask-ratio is {self.mask_ratio}, but must be between 0 and 1")
         if not 0 <= self.varied <= 1:
@@ -113,17 +113,21 @@ class PretrainConfig:
             raise ValueError(f"--lr is {self.lr}, but must be above 0")
         for task in self.tasks:
             choose("--tasks", task, NAMES)
-        sources = len(self.tasks) + len(self.runs)
-        if sources == 0 or self.batch % sources:
+        if not self.sources or self.batch % len(self.sources):
             raise ValueError(
-                f"--batch is {self.batch}, which {sources} sources of images (--tasks and --runs) "
-                f"cannot share equally: use a multiple of {max(sources, 1)}"
+                f"--batch is {self.batch}, which {len(self.sources)} --tasks and --runs cannot "
+                f"share equally: use a multiple of {max(len(self.sources), 1)}"
             )
         return self
 
+    @property
+    def sources(self) -> list[str | Path]:
+        """Tasks and run folders that provide images."""
+        return [*self.tasks, *self.runs]
+
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line and pretrains, or probes."""
+    """Runs the command."""
     if arguments[:1] == ["probe"]:
         from mimex.commands import probe
 
@@ -134,10 +138,10 @@ def run(arguments: Sequence[str]) -> int:
 
 @optional_stdout()
 def pretrain(config: PretrainConfig) -> int:
-    """Trains to the end, or until Ctrl-C or SIGTERM; then the same call resumes.
+    """Trains to the last step, or until Ctrl-C or SIGTERM; the same call then resumes.
 
     Returns:
-        0 at the end, and 128 plus its number after a signal.
+        0 at the end, 128 plus the signal number after a signal.
     """
     use_workers(config.threads or available_cores())
     with ExitStack() as stack:
@@ -179,7 +183,7 @@ def pretrain(config: PretrainConfig) -> int:
         if stop.signal is not None:
             display.note(
                 f"stopped by {stop.signal.name} at step {training.step:,} and saved; the same "
-                "command continues"
+                "command resumes"
             )
             return 128 + stop.signal
         display.note(f"done: {training.step:,} steps; the encoder is {folder.path / ENCODER}")
@@ -187,20 +191,14 @@ def pretrain(config: PretrainConfig) -> int:
 
 
 class Pretraining:
-    """The autoencoder, its optimizer and the sources of images.
-
-    Attributes:
-        step: Optimizer steps so far.
-
-    Args:
-        config: The settings.
-    """
+    """The autoencoder, its optimizer and the sources of images."""
 
     def __init__(self, config: PretrainConfig) -> None:
         from mimex.envs.wrist_images import WristImages  # loads MuJoCo
 
         self.config, self.step = config, 0
-        seeds = np.random.SeedSequence(config.seed).generate_state(2 + _sources(config)).tolist()
+        count = len(config.sources)
+        seeds = np.random.SeedSequence(config.seed).generate_state(2 + count).tolist()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeds[0])
             encoder = ViT(
@@ -222,18 +220,16 @@ class Pretraining:
             groups, config.lr, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
         )
         self.sources: list[WristImages] = []
-        envs = config.batch // _sources(config)
-        places: list[str | Path] = [*config.tasks, *config.runs]
-        for place, seed in zip(places, seeds[2:], strict=True):
-            env, policy = _simulations(place, envs)
-            source = WristImages(env, config.image_size, seed, policy=policy, varied=config.varied)
-            self.sources.append(source)
+        for source, seed in zip(config.sources, seeds[2:], strict=True):
+            env, policy = _environments(source, config.batch // count)
+            images = WristImages(env, config.image_size, seed, policy=policy, varied=config.varied)
+            self.sources.append(images)
         self._losses: list[float] = []  # since the last row of metrics
         self._clock, self._reported = Clock(), 0
         self._images = torch.empty(0)
 
     def advance(self) -> None:
-        """One optimizer step on new images."""
+        """Takes one optimizer step on new images."""
         config, network = self.config, self.network
         with self._clock("images"):
             drawn = parallel_map(lambda source: source.draw(), self.sources)
@@ -262,51 +258,43 @@ class Pretraining:
         self._images = images
 
     def metrics(self) -> Metrics:
-        """The mean loss since the last call, and where the time went."""
-        metrics = {"pretrain/loss": sum(self._losses) / len(self._losses)}
-        metrics["pretrain/lr"] = float(self.optimizer.param_groups[0]["lr"])
-        metrics |= self._clock.read(self.step - self._reported)
+        """Returns the mean loss since the last call, the learning rate, and times."""
+        loss, lr = sum(self._losses) / len(self._losses), self.optimizer.param_groups[0]["lr"]
+        times = self._clock.read(self.step - self._reported)
         self._losses, self._reported = [], self.step
-        return metrics
+        return {"pretrain/loss": loss, "pretrain/lr": float(lr), **times}
 
     def reconstructions(self) -> Tensor:
-        """A grid of the newest images: original, masked, reconstructed; ``(H, W, 3)`` uint8."""
+        """Returns a grid of images: original, masked, reconstructed; ``(H, W, 3)`` uint8."""
         count = len(self._images) // len(self.sources)
-        images = self._images[:: max(count // 2, 1)]  # two of each source: of policy and chance
+        images = self._images[:: max(count // 2, 1)]  # two of each source: policy, random actions
         generator = Generator().manual_seed(self.step)
-        network, ratio = self.network, self.config.mask_ratio
-        visible = draw_visible(len(images), network.patches, ratio, generator)
-        rows = torch.stack([images, *network.reconstruct(images, visible)])  # (3, B, 3, H, W)
+        visible = draw_visible(len(images), self.network.patches, self.config.mask_ratio, generator)
+        rows = torch.stack([images, *self.network.reconstruct(images, visible)])  # (3, B, 3, H, W)
         grid = rows.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
         return grid.repeat_interleave(2, 0).repeat_interleave(2, 1)
 
     def card(self, metrics_path: Path) -> dict[str, Any]:
-        """What the encoder is, and how it was made."""
-        config, rows = self.config, metrics_path.read_text().splitlines()
-        encoder = self.network.encoder
+        """Returns the encoder's card: architecture, data and training."""
+        config, rows = vars(self.config), metrics_path.read_text().splitlines()
         return {
             "architecture": {
-                name: getattr(config, name)
-                for name in ("image_size", "patch", "width", "depth", "heads")
+                name: config[name] for name in ("image_size", "patch", "width", "depth", "heads")
             },
-            "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
+            "parameters": sum(p.numel() for p in self.network.encoder.parameters()),
             "data": {
-                "tasks": list(config.tasks),
-                "runs": len(config.runs),
-                "images": self.step * config.batch,
-                "varied": config.varied,
+                "tasks": list(self.config.tasks),
+                "runs": len(self.config.runs),
+                "images": self.step * self.config.batch,
+                "varied": self.config.varied,
             },
             "steps": self.step,
-            "batch": config.batch,
-            "mask_ratio": config.mask_ratio,
-            "lr": config.lr,
-            "seed": config.seed,
+            **{name: config[name] for name in ("batch", "mask_ratio", "lr", "seed")},
             "loss": json.loads(rows[-1])["pretrain/loss"] if rows else None,
             "version": __version__,
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The exact state."""
         return {
             "step": self.step,
             "network": self.network.state_dict(),
@@ -317,7 +305,6 @@ class Pretraining:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of ``state_dict``."""
         self.network.load_state_dict(state["network"])
         load_optimizer(self.optimizer, self._parameters, state["optimizer"])
         load_generator(self.generator, state["generator"])
@@ -327,7 +314,6 @@ class Pretraining:
         self.step = self._reported = int(state["step"])
 
     def close(self) -> None:
-        """Frees the simulations' cameras."""
         for source in self.sources:
             source.close()
 
@@ -350,20 +336,12 @@ def write_card(weights: Path, card: Mapping[str, Any]) -> None:
         aside.write_text(json.dumps(card, indent=2) + "\n")
 
 
-def _simulations(place: str | Path, count: int) -> tuple[Any, Any]:
-    """Environments of a task, or of a run and its policy."""
+def _environments(source: str | Path, count: int) -> tuple[Any, Any]:
+    """Returns environments of a task, or of a run with its policy."""
     from mimex.envs.manipulation import VectorManipulation
 
-    if isinstance(place, str):
-        return VectorManipulation(place, count, threads=1), None
-    played, agent, _ = load_agent(place, "latest")
-    choose(f"the task of {place}", played.task, NAMES)
+    if isinstance(source, str):
+        return VectorManipulation(source, count, threads=1), None
+    played, agent, _ = load_agent(source, "latest")
+    choose(f"the task of {source}", played.task, NAMES)
     return make_env(played, count).unwrapped, agent.policy
-
-
-def _sources(config: PretrainConfig) -> int:
-    return len(config.tasks) + len(config.runs)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

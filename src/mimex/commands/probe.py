@@ -1,4 +1,4 @@
-"""`mimex pretrain probe`: what an image encoder's features tell of the scene, linearly."""
+"""`mimex pretrain probe`: linear probes of an image encoder."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from mimex.nn.vit import ViT, load_encoder
 from mimex.track.display import Display
 
 PARTS = {"train": (0, 1), "validation": (2,), "test": (3,)}
-"""Remainders, by 4, of the environments that images are drawn from."""
+"""Split of the environments, by their index modulo 4."""
 
 ENVS, EVERY = 128, 40
-"""Environments, and control steps from one image of an environment to the next."""
+"""Number of environments, and control steps between two images of an environment."""
 
 Images = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class ProbeConfig:
-    """Predict positions from an encoder's features by ridge regression, on fresh images.
+    """Predict positions from an encoder's features by ridge regression on new images.
 
-    Prints R2 (1 is perfect, 0 is the mean) beside that of a random ViT, a random CNN and raw
-    pixels, and writes it to the encoder's card, the JSON file beside it. Images have the tasks' own
-    colors and light.
+    Prints R2 for the encoder, a random ViT, a random CNN and raw pixels, and adds it to the
+    encoder's card, the JSON file beside it. R2 is 1 for a perfect prediction, 0 for the mean.
     """
 
     encoder: tyro.conf.Positional[Path] = SHIPPED
     """An encoder.safetensors of `mimex pretrain`, or another file that --vision.checkpoint takes;
     by default the encoder that is shipped with mimex."""
     tasks: tuple[str, ...] = TASKS
-    """Tasks to draw images from; each has probes of its own."""
+    """Tasks that images are drawn from; each has its own probes."""
     images: int = 2048
-    """Images per task: half to fit, a quarter to choose the penalty, a quarter to measure."""
+    """Images per task: half for training, a quarter each for validation and test."""
     image_size: int = 224
     """Width and height of the images (pixels) for a ViT-S/16; other files have their own."""
     heads: int = 12
@@ -58,11 +57,11 @@ class ProbeConfig:
     seed: int = 1
     """Random seed of images and random networks."""
     threads: int | None = None
-    """Threads; None for one per core. The result does not depend on it."""
+    """Threads; by default one per core. The result does not depend on it."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Reads the command line, draws images, fits the probes and prints a table."""
+    """Runs the command."""
     config = tyro.cli(ProbeConfig, args=arguments, prog="mimex pretrain probe")
     for task in config.tasks:
         choose("--tasks", task, NAMES)
@@ -85,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def probe(network: ViT, config: ProbeConfig) -> dict[str, dict[str, float]]:
-    """R2 by encoder and target, averaged over the tasks that have the target."""
+    """Returns R2 by encoder and target, averaged over the tasks that have the target."""
     encoders = _encoders(network, config.seed)
     scores: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in encoders}
     title = f"probes of {config.encoder} on {config.images} images per task"
@@ -106,7 +105,7 @@ def probe(network: ViT, config: ProbeConfig) -> dict[str, dict[str, float]]:
 
 
 def _drawn(task: str, size: int, config: ProbeConfig) -> tuple[Tensor, dict[str, Tensor]]:
-    """Images ``(n, 3, H, W)`` of a task, and targets ``(n, T)`` by name."""
+    """Returns images ``(n, 3, H, W)`` of a task, and targets ``(n, T)`` by name."""
     from mimex.envs.manipulation import VectorManipulation  # loads MuJoCo
     from mimex.envs.wrist_images import WristImages
 
@@ -125,7 +124,7 @@ def _drawn(task: str, size: int, config: ProbeConfig) -> tuple[Tensor, dict[str,
 
 
 def _encoders(network: ViT, seed: int) -> dict[str, Images]:
-    """The pretrained encoder, and what it has to be better than."""
+    """Returns the encoder and the baselines."""
     size, patch = network.image_size, network.patch_embed.proj.kernel_size[0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +24,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from mimex.config import TrainConfig
 from mimex.nn import processes
-from mimex.nn.parallel import available_cores
 from mimex.nn.processes import LostProcessError, Rank
 
 STARTED = "MIMEX_PROCESS"
@@ -44,9 +42,6 @@ from mimex.cli import main
 raise SystemExit(main(["train"]))
 """
 """Code of a spawned process; it watches the pipe before the slow imports."""
-
-MAX_PER_CORE = 4
-"""Maximum number of processes per core."""
 
 HOST = "127.0.0.1"
 GRACE = 10.0  # seconds for other processes to end before they are killed
@@ -69,12 +64,6 @@ def with_rank(config: TrainConfig) -> tuple[TrainConfig, Rank]:
                 f"--processes is {config.processes}, but torchrun has {given.size}: leave it out"
             )
         return replace(config, processes=given.size).checked(), given
-    most = MAX_PER_CORE * available_cores()
-    if config.processes > most:
-        raise ValueError(
-            f"--processes is {config.processes}, but this machine has {available_cores()} cores: "
-            f"use at most {most}"
-        )
     return config, Rank(0, config.processes, 0, config.processes)
 
 
@@ -98,22 +87,26 @@ def spawn(this: Rank) -> Iterator[None]:
             processes.init()
         yield
         return
-    listener = socket.create_server((HOST, 0))
+    listener = socket.create_server((HOST, 0))  # a TCPStore of its own would listen everywhere
     port = listener.getsockname()[1]
+    options: Any = {"master_listen_fd": listener.detach(), "wait_for_workers": False}
+    store = TCPStore(HOST, port, this.size, is_master=True, **options)
     others = [_start(replace(this, rank=r, local_rank=r), port) for r in range(1, this.size)]
+    before = signal.getsignal(signal.SIGCHLD)
     try:
-        with _resume_on_signals(others):
-            _connect(this, listener, others)
-            previous = signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
-            try:
-                yield
-            finally:
-                signal.signal(signal.SIGCHLD, previous)
+        # Before connecting, which waits outside of Python, where no signal handler runs.
+        while not store.check([STARTED + str(rank) for rank in range(1, this.size)]):
+            _raise_if_lost(others)
+            time.sleep(0.05)
+        signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
+        processes.init(store)
+        yield
     except LostProcessError as error:
         raise LostProcessError(_failure(others, GRACE) or str(error)) from None
     else:
         _wait(others, GRACE)
     finally:
+        signal.signal(signal.SIGCHLD, before)
         for other in others:
             assert other.stdin is not None
             other.stdin.close()
@@ -121,34 +114,6 @@ def spawn(this: Rank) -> Iterator[None]:
         for other in others:
             other.kill()
             other.wait()
-
-
-@contextmanager
-def _resume_on_signals(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """In this block, SIGINT and SIGTERM also resume suspended processes.
-
-    The first process may be waiting for them outside of Python, where signal handlers do not run.
-    So a thread receives the signals through a socket.
-    """
-    receiver, sender = socket.socketpair()
-    sender.setblocking(False)
-
-    def listen() -> None:
-        while numbers := receiver.recv(64):
-            if {signal.SIGINT, signal.SIGTERM} & {*numbers}:
-                for other in others:
-                    other.send_signal(signal.SIGCONT)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        sender.close()
-        listener.join()
-        receiver.close()
 
 
 def exit_now(code: int) -> NoReturn:
@@ -171,7 +136,9 @@ def init_other() -> None:
     # Blocked by the first process until this one handles it.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sent = json.loads(os.environ[STARTED])
-    processes.init(TCPStore(HOST, sent["port"], sent["size"], is_master=False))
+    store = TCPStore(HOST, sent["port"], sent["size"], is_master=False)
+    store.set(STARTED + str(sent["rank"]), "")
+    processes.init(store)
 
 
 def _start(this: Rank, port: int) -> subprocess.Popen[bytes]:
@@ -185,27 +152,6 @@ def _start(this: Rank, port: int) -> subprocess.Popen[bytes]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _connect(
-    this: Rank, listener: socket.socket, others: Sequence[subprocess.Popen[bytes]]
-) -> None:
-    """Waits for the others; exits if one of them ends, which would otherwise wait forever."""
-    connected = threading.Event()
-
-    def watch() -> None:
-        while not connected.wait(0.1):
-            if reason := _failure(others):
-                print(f"mimex: {reason}", file=sys.stderr, flush=True)
-                os._exit(1)  # the main thread is waiting outside of Python
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    port = listener.getsockname()[1]
-    options: dict[str, Any] = {"master_listen_fd": listener.detach(), "wait_for_workers": False}
-    processes.init(TCPStore(HOST, port, this.size, is_master=True, **options))
-    connected.set()
-    watcher.join()
 
 
 def _failure(others: Sequence[subprocess.Popen[bytes]], seconds: float = 0.0) -> str | None:

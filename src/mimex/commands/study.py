@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -21,6 +21,7 @@ from mimex.files import printable
 from mimex.nn.parallel import available_cores
 from mimex.study.backends import Backend, LocalBackend
 from mimex.study.folder import StudyFolder
+from mimex.study.layout import Layout, choose_layout, layouts
 from mimex.study.plan import PLANS, Plan, PlannedRun, copy_plan, find_plan
 from mimex.study.sweep import sweep
 from mimex.study.table import StudyTable
@@ -64,8 +65,9 @@ class RunConfig(Selection):
 
     out: Path | None = None
     """Study folder; studies/PLAN-SCALE by default."""
-    jobs: int | None = None
-    """Number of parallel runs; by default one per core, or as many as fit on the cluster."""
+    jobs: int | Literal["auto"] | None = None
+    """Number of parallel runs; by default one per core, or as many as fit on the cluster. "auto"
+    measures which numbers of local runs and threads are fastest."""
     threads: int | None = None
     """Threads per run; by default cores divided by jobs, or 1 on a cluster."""
     gpus: float = 0.0
@@ -124,8 +126,12 @@ def _run(config: RunConfig) -> int:
         # The lock of a study is that of a run folder.
         stack.enter_context(RunFolder(folder.path))
         folder.record(plan, config.scale, runs)
+        unfinished = [run for run in runs if not folder.finished(run)]
+        if config.jobs == "auto" and unfinished and isinstance(backend, LocalBackend):
+            options = layouts(available_cores(), len(runs), config.threads)
+            backend.slots, threads = choose_layout(folder, unfinished[0], options)
         jobs = min(backend.slots, len(runs))
-        print(f"{len(runs)} runs -> {folder.path}, {jobs} in parallel, {threads} threads each")
+        print(f"{len(runs)} runs -> {folder.path}, {Layout(jobs, threads)}")
         stop = stack.enter_context(StopRequest())
         table = stack.enter_context(StudyTable(folder, runs, plan.metric, jobs))
         ended = sweep(folder, runs, backend, threads=threads, stop=lambda: bool(stop), watch=table)
@@ -170,15 +176,17 @@ def _backend(config: RunConfig) -> tuple[Backend, int]:
     """Returns the backend and the threads per run."""
     choose("--backend", config.backend, BACKENDS)
     for name, value in (("--jobs", config.jobs), ("--threads", config.threads)):
-        if value is not None and value < 1:
+        if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} is {value}, but must be at least 1")
     if config.backend == "ray":
+        if config.jobs == "auto":
+            raise ValueError("--jobs is 'auto', which measures local runs: use --backend local")
         from mimex.study.ray_backend import RayBackend
 
         threads = config.threads or 1
         return RayBackend(config.address, threads, gpus=config.gpus, jobs=config.jobs), threads
     cores = available_cores()
-    jobs = config.jobs or max(1, cores // (config.threads or 1))
+    jobs = config.jobs if isinstance(config.jobs, int) else max(1, cores // (config.threads or 1))
     return LocalBackend(jobs), config.threads or max(1, cores // jobs)
 
 

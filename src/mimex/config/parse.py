@@ -46,14 +46,10 @@ def preset(
     agent: str | None = None,
     reward: str | None = None,
 ) -> TrainConfig:
-    """Returns the defaults of a preset.
+    """Returns the defaults of one of ``PRESETS``, which depend on the other arguments.
 
-    Args:
-        name: One of ``PRESETS``.
-        observation: Kind of observation; by default the preset's own.
-        task: The task; by default any of PixMC-Sparse.
-        agent: The algorithm; by default that of the task's family.
-        reward: The reward; by default the preset's own.
+    By default, they are for any task of PixMC-Sparse, the agent of the task's family, and the
+    observation and reward of the preset.
     """
     choose("--preset", name, PRESETS)
     family = family_of(task)

@@ -144,62 +144,56 @@ class TrainConfig(Sections):  # type: ignore[misc]
         Of images, heads and image size are those of the encoder's file, if it has its own.
         """
         require_finite(asdict(self))
-        choose("--preset", self.preset, PRESETS)
-        choose("--agent", self.agent, tuple(AGENTS))
-        choose("--bonus", self.bonus, tuple(BONUSES))
         if self.device == "mps":
             raise ValueError(
                 "--device is 'mps', but Apple's GPUs do not support float64, which statistics "
                 "need: use --device cpu"
             )
-        choose("--device", self.device, DEVICES)
-        choose("--vision.encoder", self.vision.encoder, VISIONS)
-        for logger in self.track.loggers:
-            choose("--track.loggers", logger, tuple(LOGGERS))
+        for flag, chosen, names in (
+            ("--preset", self.preset, PRESETS),
+            ("--agent", self.agent, AGENTS),
+            ("--bonus", self.bonus, BONUSES),
+            ("--device", self.device, DEVICES),
+            ("--vision.encoder", self.vision.encoder, VISIONS),
+            *(("--track.loggers", logger, LOGGERS) for logger in self.track.loggers),
+        ):
+            choose(flag, chosen, tuple(names))
         require_task(self.task)
         self.family.check(self)
-        self._check_curriculum()
         agent_class(self.agent).check(self)
-        for name, value in (
-            ("--steps", self.steps),
-            ("--envs", self.envs),
-            ("--eval.every", self.eval.every),
-            ("--eval.episodes", self.eval.episodes),
-            ("--track.checkpoint-every", self.track.checkpoint_every),
-            ("--horizon", 1 if self.horizon is None else self.horizon),
-            ("--processes", self.processes),
-            ("--threads", 1 if self.threads is None else self.threads),
+        for flag, value, least in (
+            ("--steps", self.steps, 1),
+            ("--envs", self.envs, 1),
+            ("--seed", self.seed, 0),
+            ("--eval.every", self.eval.every, 1),
+            ("--eval.episodes", self.eval.episodes, 1),
+            ("--track.checkpoint-every", self.track.checkpoint_every, 1),
+            ("--horizon", self.horizon, 1),
+            ("--processes", self.processes, 1),
+            ("--threads", self.threads, 1),
         ):
-            if value < 1:
-                raise ValueError(f"{name} is {value}, but must be at least 1")
-        if not 0 < self.futility <= 1:
-            raise ValueError(f"--futility is {self.futility}, but must be in (0, 1]")
-        if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}, but must be 0 or more")
-        if self.processes > 1:
-            self._check_processes()
-        if self.observation == "pixels":
-            return replace(self, vision=self.vision.fitted())
-        return self
-
-    def _check_processes(self) -> None:
+            if value is not None and value < least:
+                raise ValueError(f"{flag} is {value}, but must be at least {least}")
+        for flag, share in (
+            ("--futility", self.futility),
+            ("--curriculum-success", self.curriculum_success),
+        ):
+            if not 0 < share <= 1:
+                raise ValueError(f"{flag} is {share}, but must be in (0, 1]")
+        if self.curriculum and self.curriculum[-1] != self.reward:
+            raise ValueError(
+                f"--reward is {self.reward!r}, but --curriculum ends with "
+                f"{self.curriculum[-1]!r}: leave --reward out"
+            )
         if self.envs % self.processes:
             nearest = self.processes * max(1, round(self.envs / self.processes))
             raise ValueError(
                 f"--envs is {self.envs}, which {self.processes} processes cannot share equally: "
                 f"use --envs {nearest}"
             )
-
-    def _check_curriculum(self) -> None:
-        if not 0 < self.curriculum_success <= 1:
-            raise ValueError(
-                f"--curriculum-success is {self.curriculum_success}, but must be in (0, 1]"
-            )
-        if self.curriculum and self.curriculum[-1] != self.reward:
-            raise ValueError(
-                f"--reward is {self.reward!r}, but --curriculum ends with "
-                f"{self.curriculum[-1]!r}: leave --reward out"
-            )
+        if self.observation == "pixels":
+            return replace(self, vision=self.vision.fitted())
+        return self
 
     def continuing(self, begun: Mapping[str, Any] | None) -> TrainConfig:
         """Returns these settings with the horizon of the run that they resume.
@@ -264,6 +258,5 @@ class TrainConfig(Sections):  # type: ignore[misc]
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TrainConfig:
         """Creates settings from the output of ``to_dict``."""
-        if "task" not in data:
-            raise ValueError("config.json lacks the task: restore it")
-        return from_json(cls, data)
+        config: TrainConfig = from_json(cls, data)
+        return config

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,15 +66,11 @@ class Backend(Protocol):
 
 
 class LocalBackend:
-    """Executes runs as processes of this machine, ``jobs`` of them in parallel."""
+    """Executes runs as processes of this machine, ``slots`` of them in parallel."""
 
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
         self._processes: dict[str, Process] = {}
-
-    @property
-    def slots(self) -> int:
-        return self._jobs
 
     def start(self, job: Job) -> None:
         self._processes[job.name] = Process(job)
@@ -86,20 +83,10 @@ class LocalBackend:
         return ended
 
     def stop(self) -> None:
-        processes = list(self._processes.values())
-        for process in processes:
-            process.stop()
-        try:
-            until = time.monotonic() + PATIENCE
-            for process in processes:
-                process.wait(max(0.0, until - time.monotonic()))
-        finally:  # also on a second Ctrl-C
-            for process in processes:
-                process.kill()
+        stop_all(list(self._processes.values()))
         self._processes.clear()
 
-    def close(self) -> None:
-        self.stop()
+    close = stop
 
 
 class Process:
@@ -110,32 +97,31 @@ class Process:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._process: subprocess.Popen[bytes] | None = None
+        self.started: subprocess.Popen[bytes] | None = None
 
     def poll(self) -> int | None:
         """Starts the process if possible; returns its exit code, or None before the end."""
-        if self._process is None:
-            if not _in_use(self.job.folder):
-                self._process = _start(self.job)
-            return None
-        return self._process.poll()
+        if self.started is not None:
+            return self.started.poll()
+        if not _in_use(self.job.folder):
+            self.started = _start(self.job)
+        return None
 
-    def stop(self) -> None:
-        """Asks the run to save a checkpoint and end."""
-        if self._process is not None:
-            self._process.terminate()
 
-    def kill(self) -> None:
-        """Kills the run."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def wait(self, seconds: float) -> None:
-        """Waits for the end of the process, at most for some seconds."""
-        if self._process is not None:
+def stop_all(processes: Sequence[Process]) -> None:
+    """Asks runs to save a checkpoint and end; kills those that take longer than ``PATIENCE``."""
+    started = [process.started for process in processes if process.started is not None]
+    try:
+        for each in started:
+            each.terminate()
+        until = time.monotonic() + PATIENCE
+        for each in started:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(seconds)
+                each.wait(max(0.0, until - time.monotonic()))
+    finally:  # also on a second Ctrl-C
+        for each in started:
+            each.kill()
+            each.wait()
 
 
 def _start(job: Job) -> subprocess.Popen[bytes]:

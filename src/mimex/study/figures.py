@@ -13,11 +13,10 @@ smallest. The first reward is shown for all runs, also for unfinished ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -135,38 +134,35 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[P
 def draw_figures(groups: Sequence[Group], metric: str) -> Iterator[tuple[str, Figure]]:
     """Draws all figures of a study, by name."""
     look = print_styles(list(dict.fromkeys(group.label for group in groups)))
-    note = note_on(groups)
-    yield "curves", draw_panels(_by_task(draw_curves, groups, metric=metric, look=look), look, note)
+    note, tasks = note_on(groups), by_task(groups)
+    draw = partial(draw_scores, metric=metric, look=look)
+    panels: list[Panel] = [
+        (task, partial(draw_curves, groups=of_task, metric=metric, look=look))
+        for task, of_task in tasks.items()
+    ]
+    yield "curves", draw_panels(panels, look, note)
     scores = final_scores(groups, metric)
     if scores:
-        panels = [
-            (task, partial(draw_scores, scores=found, metric=metric, look=look))
-            for task, of_task in by_task(groups).items()
-            if (found := final_scores(of_task, metric))
-        ]
+        found = {task: final_scores(of_task, metric) for task, of_task in tasks.items()}
+        panels = [(task, partial(draw, scores=its)) for task, its in found.items() if its]
         yield "scores", draw_panels(panels, look, note, legend=False)
     shared = comparable(scores)
     if shared:
         count = len(next(iter(shared.values())))
         areas = comparable(final_scores(groups, metric, area_under_curve))
-        draw = partial(draw_scores, metric=metric, look=look)
         panels = [
             ("interquartile mean", partial(draw, scores=shared, statistic="iqm")),
             ("mean", partial(draw, scores=shared)),
             ("area under the curve", partial(draw, scores=areas, ylabel=title(metric))),
         ]
-        tasks = f"{count} task{'s' * (count > 1)}; {note}"
-        yield "aggregate", draw_panels(panels, look, tasks, legend=False)
+        counted = f"{count} task{'s' * (count > 1)}; {note}"
+        yield "aggregate", draw_panels(panels, look, counted, legend=False)
     if any(durations_of(group.runs).observed.any() for group in groups):
         note = f"{seed_count(groups)} each; runs without a reward are censored at their last step"
-        yield "first_reward", draw_panels(_by_task(draw_survival, groups, look=look), look, note)
-
-
-def _by_task(draw: Callable[..., None], groups: Sequence[Group], **options: Any) -> list[Panel]:
-    return [
-        (task, partial(draw, groups=of_task, **options))
-        for task, of_task in by_task(groups).items()
-    ]
+        panels = [
+            (task, partial(draw_survival, groups=its, look=look)) for task, its in tasks.items()
+        ]
+        yield "first_reward", draw_panels(panels, look, note)
 
 
 def draw_panels(
@@ -215,8 +211,7 @@ def note_on(groups: Sequence[Group]) -> str:
     return "; ".join(words)
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """Color and dashes of a method."""
 
     color: str
@@ -250,7 +245,7 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
 def print_styles(labels: Sequence[str]) -> dict[str, Style]:
     """Returns the same colors with different dashes, for print without color."""
     return {
-        label: replace(style, dashes=DASHES[index % len(DASHES)])
+        label: style._replace(dashes=DASHES[index % len(DASHES)])
         for index, (label, style) in enumerate(styles(labels).items())
     }
 
@@ -271,8 +266,8 @@ def draw_curves(axes: Axes, groups: Sequence[Group], metric: str, look: Styles) 
         values = curves(group, metric, grid)  # (runs, steps)
         band = None
         if len(values) > 1:
-            found = curve_band({group.task: values}, "mean")
-            band = np.clip([found.low, found.high], *bounds(metric))
+            found = curve_band({group.task: values}, "mean", limits=bounds(metric))
+            band = found.low, found.high
         _draw_line(axes, grid / unit, values.mean(0), band, group.label, look)
     axes.set(xlabel=counted, ylabel=title(metric))
     _limit(axes, metric)
@@ -311,10 +306,9 @@ def draw_scores(
             spread = np.linspace(-0.2, 0.2, len(dots)) if len(dots) > 1 else np.zeros(1)
             axes.plot(index + spread, dots, ".", color="black", markersize=3)
         if all(len(values) > 1 for values in by_task.values()):
-            found = interval(by_task, statistic)
-            low, high = np.clip([found.low, found.high], *bounds(metric))
-            lengths = [[max(found.value - low, 0.0)], [max(high - found.value, 0.0)]]
-            axes.errorbar(index, found.value, lengths, color="black", capsize=3, linewidth=1)
+            _, low, high = interval(by_task, statistic, limits=bounds(metric))
+            lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+            axes.errorbar(index, value, lengths, color="black", capsize=3, linewidth=1)
     axes.set_xticks(range(len(scores)), list(scores), rotation=30, ha="right")
     axes.set_ylabel(ylabel or f"final {title(metric)}")
     _limit(axes, metric)
@@ -328,9 +322,9 @@ def _unit(groups: Sequence[Group], most: float) -> tuple[float, str]:
 
 
 def _draw_line(
-    axes: Axes, x: Floats, y: Floats, band: Floats | None, label: str, look: Styles
+    axes: Axes, x: Floats, y: Floats, band: tuple[Floats, Floats] | None, label: str, look: Styles
 ) -> None:
-    """Draws a method's line, and its band from low to high ``(2, points)`` if given."""
+    """Draws a method's line, and its band from low to high if given."""
     style = look[label]
     axes.plot(x, y, color=style.color, dashes=style.dashes or (None, None), label=label)
     if band is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mimex.files import open_own, printable, read_object, replacing
+from mimex.study.backends import Job
 from mimex.study.groups import Group, group_runs, score_metric
 from mimex.study.plan import Plan, PlannedRun, Settings
 from mimex.study.runs import Run
@@ -57,7 +58,7 @@ class StudyFolder:
                 )
         now = {run.name: asdict(run) for run in runs}
         text = json.dumps(
-            {"plan": plan.to_dict(), "scale": scale, "runs": list((before | now).values())},
+            {"plan": asdict(plan), "scale": scale, "runs": list((before | now).values())},
             indent=2,
         )
         with replacing(self.path / "study.json") as aside:
@@ -74,12 +75,13 @@ class StudyFolder:
         return study
 
     def run(self, name: str) -> Path:
-        """Path of a run's folder."""
         return self.path / "runs" / name
 
     def log(self, name: str) -> Path:
-        """Path of a run's log."""
         return self.path / "logs" / f"{name}.log"
+
+    def job(self, run: PlannedRun, threads: int) -> Job:
+        return Job(run.name, tuple(run.arguments), self.run(run.name), self.log(run.name), threads)
 
     def latest(self, name: str) -> dict[str, float]:
         """Returns the last complete row of a run's metrics; empty before the first."""

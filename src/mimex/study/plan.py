@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from mimex.config import TrainConfig, parse
+from mimex.config.json import from_json
 from mimex.envs.nearest import choose
 from mimex.files import replacing
 
@@ -23,32 +23,16 @@ Settings = Mapping[str, Any]
 PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
 """Files of the built-in plans by name."""
 
-MAX_RUNS = 100_000
-"""Maximum number of runs in a study."""
-
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study sets for each run."""
-
-_REQUIRED = ("tasks", "axes", "scales")
-_PLAN_FIELDS = {
-    "about": str,
-    "tasks": list,
-    "seeds": int,
-    "first_seed": int,
-    "metric": str,
-    "settings": dict,
-    "axes": dict,
-    "scales": dict,
-}
-_SCALE_FIELDS = {"about": str, "settings": dict, "tasks": dict}
 
 
 @dataclass(frozen=True)
 class Scale:
     """A compute budget and the settings that go with it."""
 
-    about: str
-    settings: Settings
+    about: str = ""
+    settings: Settings = field(default_factory=dict)
     """Settings of every run."""
     tasks: Mapping[str, Settings] = field(default_factory=dict)
     """Settings by task, which override those of every run."""
@@ -122,13 +106,15 @@ class Plan:
             raise ValueError(
                 f"first_seed of the plan {self.name!r} is {self.first_seed}, but must be 0 or more."
             )
-        for name in _REQUIRED:
+        for name in ("tasks", "axes", "scales"):
             if not getattr(self, name):
                 raise ValueError(f"the plan {self.name!r} has no {name}; add at least one.")
         for axis, choices in self.axes.items():
             if not choices:
                 raise ValueError(f"the axis {axis!r} of the plan {self.name!r} has no choices.")
         for name, scale in self.scales.items():
+            for task in scale.tasks:
+                choose(f"a task of the scale {name!r}", task, self.tasks)
             lacking = [
                 task
                 for task in self.tasks
@@ -166,11 +152,6 @@ class Plan:
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
-        if seeds * math.prod(map(len, (tasks, *axes))) > MAX_RUNS:
-            raise ValueError(
-                f"--seeds is {str(seeds)[:40]}, which makes more than {MAX_RUNS:,} runs: use fewer "
-                "seeds, tasks or choices"
-            )
         runs: dict[str, PlannedRun] = {}
         numbers = range(self.first_seed, self.first_seed + seeds)
         for seed, task, labels in product(numbers, tasks, product(*axes)):
@@ -179,7 +160,11 @@ class Plan:
             layers += [self.axes[axis][label] for axis, label in chosen.items()]
             layers += [settings or {}]
             merged = {name: value for layer in layers for name, value in layer.items()}
-            self._require_valid(merged)
+            for name in filter(merged.__contains__, RESERVED):
+                raise ValueError(
+                    f"the plan {self.name!r} sets {name} to {merged[name]!r}, but a study sets "
+                    f"{', '.join(RESERVED)} for each run: leave it out."
+                )
             # A folder name: "time 70 %" becomes "time-70".
             name = "-".join([self._short(task), *labels, str(seed)])
             name = re.sub(r"[^\w.]+", "-", name).strip("-")
@@ -196,26 +181,6 @@ class Plan:
         last = task.split("/")[-1]
         same = [other for other in self.tasks if other.split("/")[-1] == last]
         return last if len(same) == 1 else task
-
-    def _require_valid(self, settings: Settings) -> None:
-        for name, value in settings.items():
-            if name in RESERVED:
-                raise ValueError(
-                    f"the plan {self.name!r} sets {name} to {value!r}, but a study sets "
-                    f"{', '.join(RESERVED)} for each run: leave it out."
-                )
-            words = value if isinstance(value, list | tuple) else [value]
-            invalid = not re.fullmatch(r"[\w.]+", name)
-            if invalid or any(str(word).startswith("--") for word in words):
-                raise ValueError(
-                    f"the plan {self.name!r} sets {name} to {value!r}, which `mimex train` would "
-                    "read as another setting: names have letters, digits, _ and dots, and values "
-                    "do not begin with dashes."
-                )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns nested dicts of JSON values."""
-        return asdict(self) | {"tasks": list(self.tasks)}
 
 
 def flags(settings: Settings) -> list[str]:
@@ -249,13 +214,18 @@ def read_plan(path: Path) -> Plan:
         ValueError: If the file is not TOML or not a plan; the message names the field.
     """
     try:
-        return _parse_plan(path.stem, tomllib.loads(path.read_bytes().decode()))
+        data = {"name": path.stem} | tomllib.loads(path.read_text())
+        read: Plan = from_json(Plan, data, "the plan")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    except RecursionError as error:
-        raise ValueError(f"{path} is nested too deeply for a plan") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    scales = {
+        name: Scale(scale.about, _flat(scale.settings), _flat_each(scale.tasks))
+        for name, scale in read.scales.items()
+    }
+    axes = {axis: _flat_each(choices) for axis, choices in read.axes.items()}
+    return replace(read, settings=_flat(read.settings), axes=axes, scales=scales)
 
 
 def copy_plan(name: str, path: Path) -> None:
@@ -271,56 +241,14 @@ def copy_plan(name: str, path: Path) -> None:
         aside.write_bytes(text)
 
 
-def _parse_plan(name: str, data: Mapping[str, Any]) -> Plan:
-    _require_fields("a field", "", data, _PLAN_FIELDS)
-    for required in _REQUIRED:
-        if required not in data:
-            raise ValueError(f"{required} is missing; a plan needs {', '.join(_REQUIRED)}")
-    tasks = tuple(_require_kind("a task", task, str) for task in data["tasks"])
-    axes = {
-        axis: {
-            label: _flat(f"axes.{axis}.{label}", chosen)
-            for label, chosen in _require_kind(f"axes.{axis}", choices, dict).items()
-        }
-        for axis, choices in data["axes"].items()
-    }
-    scales = {x: _parse_scale(f"scales.{x}", given, tasks) for x, given in data["scales"].items()}
-    settings = _flat("settings", data.get("settings", {}))
-    parsed = {"tasks": tasks, "axes": axes, "scales": scales, "settings": settings}
-    return Plan(name, **{**data, **parsed})
+def _flat_each(settings: Mapping[str, Settings]) -> dict[str, Settings]:
+    return {name: _flat(chosen) for name, chosen in settings.items()}
 
 
-def _parse_scale(where: str, data: Any, tasks: Sequence[str]) -> Scale:
-    _require_kind(where, data, dict)
-    _require_fields(f"a field of {where}", f"{where}.", data, _SCALE_FIELDS)
-    by_task = data.get("tasks", {})
-    for task in by_task:
-        choose(f"a task in {where}.tasks", task, tasks)
-    return Scale(
-        data.get("about", ""),
-        _flat(f"{where}.settings", data.get("settings", {})),
-        {task: _flat(f"{where}.tasks.{task}", chosen) for task, chosen in by_task.items()},
-    )
-
-
-def _require_fields(what: str, prefix: str, data: Any, kinds: Mapping[str, type]) -> None:
-    for name, value in data.items():
-        _require_kind(prefix + name, value, kinds[choose(what, name, tuple(kinds))])
-
-
-def _require_kind(where: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        expected = {dict: "a table", list: "a list", str: "a string", int: "an integer"}[kind]
-        raise ValueError(f"{where} is {value!r}, but must be {expected}")
-    return value
-
-
-def _flat(where: str, table: Any, prefix: str = "") -> dict[str, Any]:
+def _flat(settings: Settings, prefix: str = "") -> Settings:
     """Returns settings by dotted name: TOML reads a dotted key as nested tables."""
     flat: dict[str, Any] = {}
-    for name, value in _require_kind(where, table, dict).items():
-        if isinstance(value, dict):
-            flat |= _flat(where, value, f"{prefix}{name}.")
-        else:
-            flat[(prefix + name).replace("-", "_")] = value
-    return flat
+    for name, value in settings.items():
+        nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return {name.replace("-", "_"): value for name, value in flat.items()}

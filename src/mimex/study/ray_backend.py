@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from mimex.extras import optional_import
 from mimex.files import append_to
-from mimex.study.backends import PATIENCE, Job, Process
+from mimex.study.backends import PATIENCE, Job, Process, stop_all
 
 CONNECT_SECONDS = 10.0
 """Time limit for a connection to the cluster."""
@@ -65,11 +65,8 @@ class RayBackend:
 
     def ended(self) -> dict[str, int]:
         waiting = list(self._running)
-        ready, _ = (
-            self._ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
-        )
         codes = {}
-        for task in ready:
+        for task in waiting and self._ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]:
             job = self._running.pop(task)
             try:
                 codes[job.name] = int(self._ray.get(task))
@@ -81,7 +78,7 @@ class RayBackend:
 
     def stop(self) -> None:
         # By a file, because the interrupt of ray.cancel is sometimes lost.
-        self._stops |= {_stop_file(job, self._stop_name) for job in self._running.values()}
+        self._stops |= {job.log.with_name(self._stop_name) for job in self._running.values()}
         for path in self._stops:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -104,21 +101,15 @@ def _require_answer(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def _stop_file(job: Job, name: str) -> Path:
-    """File in the shared folder that stops the tasks of one `mimex study` process."""
-    return job.log.with_name(name)
-
-
 def work(job: Job, stop_name: str) -> int:
     """Executes a run on a machine of the cluster; returns its exit code.
 
     Once a file of the given name exists next to the run's log, the run saves a checkpoint and ends.
     """
-    process, stop = Process(job), _stop_file(job, stop_name)
+    process, stop = Process(job), job.log.with_name(stop_name)
     while not stop.exists():
         if (code := process.poll()) is not None:
             return code
         time.sleep(0.2)
-    process.stop()
-    process.wait(PATIENCE)
+    stop_all([process])
     return 128 + signal.SIGTERM

@@ -13,8 +13,7 @@ measured in benchmarks/results/intervals.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,18 +21,6 @@ from scipy.special import ndtri, stdtrit
 
 from mimex.envs.nearest import choose
 from mimex.study.runs import Floats
-
-__all__ = [
-    "Estimate",
-    "Band",
-    "mean",
-    "iqm",
-    "interval",
-    "curve_band",
-    "final_value",
-    "area_under_curve",
-    "probability_of_improvement",
-]
 
 Scores = Mapping[str, ArrayLike]
 """Scores of one method by task ``(seeds,)``."""
@@ -43,6 +30,7 @@ Strata = Mapping[str, Floats]
 
 Statistic = Literal["iqm", "mean"]
 
+UNLIMITED = (-np.inf, np.inf)
 LEVEL = 0.95
 DRAWS = 2000
 """Bootstrap samples; the limits then vary by about 2 % of the width with the random seed."""
@@ -54,8 +42,7 @@ CANDIDATES = 2001
 """Candidate probabilities of improvement for its interval, a grid of 0.05 %."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """An estimate with its 95 % confidence interval."""
 
     value: float
@@ -63,8 +50,7 @@ class Estimate:
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
+class Band(NamedTuple):
     """A statistic with its interval at every point: ``(points,)`` each."""
 
     value: Floats
@@ -102,33 +88,34 @@ def final_value(steps: ArrayLike, values: ArrayLike) -> float:
     return float(y[x >= (1 - FINAL_SHARE) * x[-1]].mean())
 
 
-def interval(scores: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Estimate:
+def interval(
+    scores: Scores,
+    statistic: Statistic = "iqm",
+    *,
+    limits: tuple[float, float] = UNLIMITED,
+    seed: int = 0,
+) -> Estimate:
     """Returns an aggregate over tasks and runs with its interval.
 
     Args:
-        scores: Scores of one method.
+        scores: Scores of one method; two or more of each task.
         statistic: "iqm" or "mean".
+        limits: Lowest and highest possible score.
         seed: Random seed of the bootstrap.
-
-    Raises:
-        ValueError: If a task has only one run.
     """
-    band = _bootstrap(_strata(scores, several=True), statistic, seed)
-    return Estimate(float(band.value[0]), float(band.low[0]), float(band.high[0]))
+    band = _bootstrap(_strata(scores, several=True), statistic, limits, seed)
+    return Estimate(*(float(values[0]) for values in band))
 
 
-def curve_band(curves: Scores, statistic: Statistic = "iqm", *, seed: int = 0) -> Band:
-    """Returns the aggregate of learning curves with its interval at every point.
-
-    Args:
-        curves: Curves by task ``(seeds, points)``.
-        statistic: "iqm" or "mean".
-        seed: Random seed of the bootstrap.
-
-    Raises:
-        ValueError: If a task has only one run.
-    """
-    return _bootstrap(_strata(curves, several=True), statistic, seed)
+def curve_band(
+    curves: Scores,
+    statistic: Statistic = "iqm",
+    *,
+    limits: tuple[float, float] = UNLIMITED,
+    seed: int = 0,
+) -> Band:
+    """Returns the aggregate of learning curves by task ``(seeds, points)``, as ``interval``."""
+    return _bootstrap(_strata(curves, several=True), statistic, limits, seed)
 
 
 def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
@@ -142,9 +129,6 @@ def probability_of_improvement(better: Scores, worse: Scores) -> Estimate:
     Args:
         better: Scores of the first method.
         worse: Scores of the second method on the same tasks; the number of seeds may differ.
-
-    Raises:
-        ValueError: If the tasks differ, or a task has only one run.
     """
     if better.keys() != worse.keys():
         raise ValueError(
@@ -217,7 +201,7 @@ def _aggregate(strata: Strata, statistic: str, weights: Floats | None = None) ->
     return np.stack(columns, axis=-1)
 
 
-def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
+def _bootstrap(strata: Strata, statistic: str, limits: tuple[float, float], seed: int) -> Band:
     """Returns a statistic over tasks and runs with its interval at every point."""
     generator = np.random.default_rng(seed)
     # A run's weight is how often it is drawn: n - 1 draws from the n runs of its task.
@@ -233,7 +217,8 @@ def _bootstrap(strata: Strata, statistic: str, seed: int) -> Band:
     )
     wider = stdtrit(_degrees_of_freedom(strata), tail) / ndtri(tail)
     below, above = np.maximum(estimate - low, 0.0), np.maximum(high - estimate, 0.0)
-    return Band(estimate, estimate - wider * below, estimate + wider * above)
+    band = estimate - wider * below, estimate + wider * above
+    return Band(estimate, *np.clip(band, *limits))
 
 
 def _degrees_of_freedom(strata: Strata) -> Floats:

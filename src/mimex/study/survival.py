@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,52 +36,29 @@ TOLERANCE = 1e-9
 """Tolerance for equal statistics."""
 
 
-@dataclass(frozen=True, eq=False)
-class Durations:
-    """Steps to the first reward of some runs: ``(runs,)`` each.
+class Durations(NamedTuple):
+    """Steps to the first reward of some runs."""
 
-    Attributes:
-        steps: Step of a run's first reward, or its last step if it is censored.
-        observed: Whether the run received a reward.
-    """
-
-    steps: Floats
-    observed: NDArray[np.bool_]
+    steps: Floats  # (runs,): the step of a run's first reward, or its last step if it is censored
+    observed: NDArray[np.bool_]  # (runs,): whether the run received a reward
 
 
-@dataclass(frozen=True)
-class LogRank:
-    """A log-rank test.
+class LogRank(NamedTuple):
+    """A log-rank test."""
 
-    Attributes:
-        statistic: In standard deviations, above 0 if the first method is earlier; its square is the
-            chi-square statistic.
-        p: Two-sided p-value.
-    """
-
-    statistic: float
-    p: float
+    statistic: float  # in standard deviations, above 0 if the first method is earlier
+    p: float  # two-sided
 
 
-@dataclass(frozen=True)
-class FirstRewards:
-    """Summary of a method's steps to the first reward.
+class FirstRewards(NamedTuple):
+    """Summary of a method's steps to the first reward."""
 
-    Attributes:
-        task: The task, or None for all tasks combined.
-        method: The method's name.
-        found: Number of runs with a reward.
-        runs: Number of runs.
-        median: Median steps (Kaplan-Meier); None if it was not reached.
-        p: p-value of the log-rank test against the baseline, if there is one.
-    """
-
-    task: str | None
+    task: str | None  # None for all tasks combined
     method: str
-    found: int
+    found: int  # runs with a reward
     runs: int
-    median: float | None
-    p: float | None
+    median: float | None  # of the Kaplan-Meier curve; None if it was not reached
+    p: float | None  # of the log-rank test against the baseline, if there is one
 
 
 def durations_of(runs: Sequence[Run], metric: str = METRIC) -> Durations:
@@ -119,37 +96,35 @@ def log_rank(
         ours: Steps of the first method by task.
         theirs: Steps of the second method on the same tasks; the number of seeds may differ.
         seed: Random seed of sampled assignments.
-
-    Raises:
-        ValueError: If the tasks differ.
     """
     if ours.keys() != theirs.keys():
         raise ValueError(
             f"ours has the tasks {sorted(ours)}, theirs has {sorted(theirs)}; expected the same."
         )
-    # Tasks without any reward have no influence.
-    pairs = [(ours[task], theirs[task]) for task in sorted(ours)]
-    strata = [(len(a.steps), both) for a, b in pairs if (both := pooled([a, b])).observed.any()]
-    actual = [(np.arange(len(both.steps)) < count).astype(float) for count, both in strata]
-    excess = np.zeros((2, 1))
-    for assignment, (_, both) in zip(actual, strata, strict=True):
-        excess += _excess(assignment[None], both)
+    # By task: the runs of both methods, and 1 for each run of ours. Tasks without any reward have
+    # no influence.
+    pairs = [(ours[task], pooled([ours[task], theirs[task]])) for task in sorted(ours)]
+    strata = [
+        (both, (np.arange(len(both.steps)) < len(first.steps)).astype(float))
+        for first, both in pairs
+        if both.observed.any()
+    ]
+    excess = sum((_excess(runs[None], both) for both, runs in strata), np.zeros((2, 1)))
     statistic = float(_standardized(excess)[0])
     if statistic < -TOLERANCE:  # symmetric in the two methods
         swapped = log_rank(theirs, ours, seed=seed)
         return LogRank(-swapped.statistic, swapped.p)
-    if math.prod(math.comb(len(both.steps), count) for count, both in strata) <= MAX_EXACT:
+    if math.prod(math.comb(len(runs), int(runs.sum())) for _, runs in strata) <= MAX_EXACT:
         permuted = np.zeros((2, 1))
-        for count, both in strata:  # all combinations of the tasks' assignments
-            one = _excess(_all_assignments(count, len(both.steps)), both)
+        for both, runs in strata:  # all combinations of the tasks' assignments
+            one = _excess(_all_assignments(int(runs.sum()), len(runs)), both)
             permuted = (permuted[:, :, None] + one[:, None]).reshape(2, -1)
     else:
         generator = np.random.default_rng(seed)
-        sampled = np.zeros((2, SAMPLES))
-        for assignment, (_, both) in zip(actual, strata, strict=True):
-            copies = np.tile(assignment, (SAMPLES, 1))
-            sampled += _excess(generator.permuted(copies, axis=1), both)
-        permuted = np.concatenate([excess, sampled], axis=1)
+        permuted = np.zeros((2, SAMPLES))
+        for both, runs in strata:
+            permuted += _excess(generator.permuted(np.tile(runs, (SAMPLES, 1)), axis=1), both)
+        permuted = np.concatenate([excess, permuted], axis=1)
     as_extreme = np.abs(_standardized(permuted)) >= abs(statistic) - TOLERANCE
     return LogRank(statistic, float(as_extreme.mean()))
 

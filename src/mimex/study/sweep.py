@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mimex.study.backends import Backend, Job
+from mimex.study.backends import Backend
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 
@@ -65,7 +65,7 @@ def sweep(
             attempts[run.name] += 1
             progress.queued.remove(run.name)
             progress.running.append(run.name)
-            backend.start(_job(folder, run, threads))
+            backend.start(folder.job(run, threads))
         for name, code in backend.ended().items():
             progress.running.remove(name)
             if folder.finished(planned[name]):
@@ -79,11 +79,6 @@ def sweep(
         time.sleep(POLL_SECONDS)
     watch(progress)
     return progress
-
-
-def _job(folder: StudyFolder, run: PlannedRun, threads: int) -> Job:
-    where = folder.run(run.name), folder.log(run.name)
-    return Job(run.name, tuple(run.arguments), *where, threads)
 
 
 def _reason(code: int) -> str:

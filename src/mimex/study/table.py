@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Self
@@ -12,6 +12,8 @@ from typing import Self
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
+from rich.progress import Progress as Bars
+from rich.progress import Task
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +21,7 @@ from mimex.files import printable
 from mimex.study.folder import StudyFolder
 from mimex.study.plan import PlannedRun
 from mimex.study.sweep import Progress
+from mimex.track.display import SPEED_SECONDS
 
 OTHER_LINES = 8
 """Lines of the terminal that are kept free of rows."""
@@ -50,11 +53,12 @@ class StudyTable(ExitStack):
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             self.live = Live(console=self.console, refresh_per_second=2)
         self.folder, self.metric, self.jobs = folder, metric, jobs
-        self.budgets = {run.name: run.steps for run in runs}
-        self._steps: dict[str, float] = {}
-        self._first: dict[str, tuple[float, float]] = {}  # time and step when first seen running
-        self._speeds: dict[str, float] = {}  # steps/s
-        self._scores: dict[str, str] = {}  # the latest, since not every row has one
+        # Never drawn: it measures the speed of each run. The score is the latest, since not every
+        # row has one.
+        self._bars = Bars(
+            speed_estimate_period=SPEED_SECONDS, get_time=lambda: time.monotonic(), disable=True
+        )
+        self._ids = {x.name: self._bars.add_task("", total=x.steps, score="") for x in runs}
         self._states: dict[str, str] = {}
         self._next_summary = time.monotonic() + SUMMARY_SECONDS
 
@@ -69,69 +73,61 @@ class StudyTable(ExitStack):
         states = {name: state for state in order for name in getattr(progress, state)}
         changed = [name for name in states if self._states.get(name) != states[name]]
         for name in {*changed, *progress.running}:
-            self._update(name, running=states[name] == "running")
+            row = self.folder.latest(name)
+            self._bars.update(self._ids[name], completed=row.get("step", 0.0))
+            if self.metric in row:
+                self._bars.update(self._ids[name], score=f"{row[self.metric]:.3g}")
+        bars = dict(zip(self._ids, self._bars.tasks, strict=True))
         if self.live:
-            self.live.update(Group(self._table(states), Text(self.summary(states))))
+            self.live.update(Group(self._table(states, bars), Text(self.summary(states, bars))))
         else:
             for name in changed:
                 if states[name] != "queued" or name in self._states:
-                    score = self._scores.get(name)
-                    self._print(f"{name}: {states[name]}{f', {self.metric} {score}' * bool(score)}")
+                    score = bars[name].fields["score"]
+                    scored = f", {self.metric} {score}" if score else ""
+                    self._print(f"{name}: {states[name]}{scored}")
             if time.monotonic() >= self._next_summary:
                 self._next_summary = time.monotonic() + SUMMARY_SECONDS
-                self._print(self.summary(states))
+                self._print(self.summary(states, bars))
         self._states = states
 
-    def summary(self, states: dict[str, str]) -> str:
+    def summary(self, states: Mapping[str, str], bars: Mapping[str, Task]) -> str:
         """Returns the number of runs in each state, and the time left."""
         counts = Counter(states.values())
         parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-        if self._speeds:
-            mean = sum(self._speeds.values()) / len(self._speeds)  # for runs of unknown speed
-            open_runs = [name for name, state in states.items() if state in ("running", "queued")]
-            seconds = [self._seconds_left(name, mean) for name in open_runs]
-            if seconds:
-                left = max(sum(seconds) / self.jobs, *seconds)
-                parts.append(f"about {timedelta(seconds=round(left))} left")
+        speeds = [bar.speed for bar in bars.values() if bar.speed]
+        remaining = [
+            (bars[name].remaining or 0.0) / (bars[name].speed or sum(speeds) / len(speeds))
+            for name, state in states.items()
+            if state in ("running", "queued") and speeds
+        ]
+        if remaining:
+            left = max(sum(remaining) / self.jobs, *remaining)
+            parts.append(f"about {timedelta(seconds=round(left))} left")
         return ", ".join(parts)
 
     def _print(self, text: str) -> None:
         self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
-    def _update(self, name: str, *, running: bool) -> None:
-        row = self.folder.latest(name)
-        self._steps[name] = row.get("step", 0.0)
-        if self.metric in row:
-            self._scores[name] = f"{row[self.metric]:.3g}"
-        if running and "step" in row:
-            now, step = time.monotonic(), row["step"]
-            start, first = self._first.setdefault(name, (now, step))
-            if step > first:
-                self._speeds[name] = (step - first) / (now - start)
-
-    def _seconds_left(self, name: str, default_speed: float) -> float:
-        steps = max(0.0, self.budgets[name] - self._steps[name])
-        return steps / self._speeds.get(name, default_speed)
-
-    def _table(self, states: dict[str, str]) -> Table:
+    def _table(self, states: Mapping[str, str], bars: Mapping[str, Task]) -> Table:
         table = Table("run", "", "steps", "of", "steps/s", escape(self.metric), "left", box=None)
         for column in table.columns[2:]:
             column.justify = "right"
         rows = max(3, self.console.size.height - OTHER_LINES)
         shown = set(sorted(states, key=lambda name: STATES.index(states[name]))[:rows])
-        for name in filter(shown.__contains__, self.budgets):
-            speed = self._speeds.get(name) if states[name] == "running" else None
-            left = timedelta(seconds=round(self._seconds_left(name, speed))) if speed else ""
-            table.add_row(
-                Text(name),
-                states[name],
-                f"{self._steps[name]:,.0f}",
-                f"{self.budgets[name]:,}",
-                f"{speed:,.0f}" if speed else "",
-                self._scores.get(name, ""),
-                str(left),
-                style=STYLES.get(states[name]),
-            )
+        for name, bar in bars.items():
+            if name in shown:
+                speed = bar.speed if states[name] == "running" else None
+                table.add_row(
+                    Text(name),
+                    states[name],
+                    f"{bar.completed:,.0f}",
+                    f"{bar.total:,.0f}",
+                    f"{speed:,.0f}" if speed else "",
+                    bar.fields["score"],
+                    str(timedelta(seconds=bar.time_remaining or 0)) if speed else "",
+                    style=STYLES.get(states[name]),
+                )
         if len(states) > len(shown):
             table.add_row(f"... and {len(states) - len(shown)} more")
         return table

@@ -6,8 +6,7 @@ import math
 import os
 import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from datetime import timedelta
 from typing import Any, Self, TextIO, TypeVar, cast
@@ -32,11 +31,10 @@ PLAIN_METRICS = (
 )
 """Metrics in a plain line."""
 
-SPEED_SECONDS, SPEED_FRACTION = 60.0, 0.25
-"""The speed is averaged over the last minute, or the last quarter of the run if that is longer, to
-include evaluations and to forget a faster start."""
+SPEED_SECONDS = 600.0
+"""The speed is averaged over this time, which includes some evaluations."""
 
-REFRESH_SECONDS = 0.5
+REFRESH_SECONDS = 1.0
 """Minimum time between two refreshes by ``advance``."""
 
 QUIET_SECONDS = 60.0
@@ -71,25 +69,29 @@ class Display(ExitStack):
         self.console = console or Console()
         self.total_steps, self.title, self.unit = total_steps, title, unit
         name = TextColumn("{task.description}", style="bold", markup=False)
-        self._bar = Progress(name, BarColumn(None), TaskProgressColumn(), expand=True)
-        self._task = self._bar.add_task(title, total=total_steps)
+        self._bar = Progress(
+            *(name, BarColumn(None), TaskProgressColumn()),
+            expand=True,
+            speed_estimate_period=SPEED_SECONDS,
+            get_time=lambda: time.monotonic(),
+        )
+        self._bar.add_task(title, total=total_steps, completed=start_step)
         self._step, self._activity = start_step, ""
         self._metrics: dict[str, float] = {}
-        self._start = time.monotonic()
-        self._history = deque([(self._start, start_step)])  # times and steps, for the speed
         self._plain_every = plain_every
-        self._next_line, self._last_line = -math.inf, self._start
+        self._next_line, self._last_line = -math.inf, time.monotonic()
         self._unprinted = False  # metrics that no plain line has shown
         self._live: Live | None = None
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             self._live = Live(
                 console=self.console, refresh_per_second=4, get_renderable=self._render
             )
+        self._refresh()
 
     def __enter__(self) -> Self:
         if self._live:
             self.enter_context(self._live)
-            self.callback(lambda: self._refresh(time.monotonic()))
+            self.callback(self._refresh)
         else:
             self.note(self.title)
             self.callback(lambda: self.note(self._line()) if self._unprinted else None)
@@ -104,21 +106,18 @@ class Display(ExitStack):
         """Shows a step and its metrics; other metrics keep their latest value."""
         self._metrics = {**self._metrics, **metrics}  # new, since another thread may render it
         self._step, self._activity, self._unprinted = step, "", True
-        now = time.monotonic()
-        self._refresh(now)
-        if not self._live and now >= self._next_line:
+        self._refresh()
+        if not self._live and (now := time.monotonic()) >= self._next_line:
             self.note(self._line())
             self._next_line, self._unprinted = now + self._plain_every, False
 
     def advance(self, step: int, activity: str = "") -> None:
         """Shows a step between two updates, and the current activity; cheap to call."""
         self._step, self._activity = step, activity
-        now = time.monotonic()
-        if now < self._history[-1][0] + REFRESH_SECONDS:
-            return
-        self._refresh(now)
-        if not self._live and now >= self._last_line + QUIET_SECONDS:
-            self.note(self._line())
+        if time.monotonic() >= self._refreshed + REFRESH_SECONDS:
+            self._refresh()
+            if not self._live and self._refreshed >= self._last_line + QUIET_SECONDS:
+                self.note(self._line())
 
     def track(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yields the items, each of which is a step."""
@@ -126,21 +125,18 @@ class Display(ExitStack):
             yield item
             self.advance(count)
 
-    def _refresh(self, now: float) -> None:
-        self._history.append((now, self._step))
-        oldest = now - max(SPEED_SECONDS, SPEED_FRACTION * (now - self._start))
-        while len(self._history) > 2 and self._history[1][0] <= oldest:
-            self._history.popleft()
-        self._bar.update(self._task, completed=self._step)
+    def _refresh(self) -> None:
+        self._refreshed = time.monotonic()
+        [task] = self._bar.tasks
+        self._bar.advance(task.id, self._step - task.completed)
 
     def _status(self) -> str:
         """Steps, speed, time left and activity."""
-        (start, first), (now, step) = self._history[0], self._history[-1]
-        text = f"{step:,} of {self.total_steps:,} {self.unit}"
-        if step > first and now > start:
-            speed = (step - first) / (now - start)
-            left = timedelta(seconds=round(max(self.total_steps - step, 0) / speed))
+        text = f"{self._step:,} of {self.total_steps:,} {self.unit}"
+        [task] = self._bar.tasks
+        if speed := task.speed:
             rounded = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+            left = timedelta(seconds=task.time_remaining or 0.0)
             text += f", {rounded} {self.unit}/s, {left} left"
         return f"{text}, {self._activity}" if self._activity else text
 
@@ -164,11 +160,7 @@ class Display(ExitStack):
 
 
 class Output:
-    """A text stream that drops its output once its file cannot be written.
-
-    Args:
-        file: Standard output, which may be a closed pipe or a full device.
-    """
+    """A text stream that drops its output once its file, such as a closed pipe, is not writable."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -177,32 +169,23 @@ class Output:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        """Writes a text if possible."""
-        with self._survive():
-            self._file.write(text)
+        self._attempt(lambda: self._file.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Flushes the file if possible."""
-        with self._survive():
-            self._file.flush()
+        self._attempt(self._file.flush)
 
-    @contextmanager
-    def _survive(self) -> Iterator[None]:
+    def _attempt(self, operation: Callable[[], Any]) -> None:
         try:
-            yield
+            operation()
         except OSError as error:
             # Redirected for the rest of the process: Python flushes the file again at exit.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._file.fileno())
             os.close(null)
+            reason = f"standard output cannot be written ({error.strerror})"
             with suppress(OSError):  # standard error may be the same pipe
-                print(
-                    f"mimex: standard output cannot be written ({error.strerror}): continuing "
-                    "without it",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                print(f"mimex: {reason}: continuing without it", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class JSONLines:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = append_to(path)
-        self._folder = os.stat(path.parent)
+        self._folder = path.parent.stat()
 
     def write(self, step: int, metrics: Metrics) -> None:
         finite = {name: x if math.isfinite(x) else None for name, x in metrics.items()}
@@ -59,29 +59,23 @@ class JSONLines:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _reopen_if_replaced(self) -> None:
-        try:
-            if not os.path.samestat(os.stat(self.path.parent), self._folder):
-                return  # the folder was renamed, and the file with it
-            if os.path.samestat(os.lstat(self.path), os.fstat(self._file.fileno())):
-                return
-        except FileNotFoundError:
-            if not self.path.parent.exists():
-                return
+        folder, path = self.path.parent, self.path
+        if not folder.exists() or not os.path.samestat(folder.stat(), self._folder):
+            return  # the folder was renamed, and the file with it
+        if os.path.lexists(path) and os.path.samestat(path.lstat(), os.fstat(self._file.fileno())):
+            return
         written = _content(self._file)
         old, self._file = self._file, append_to(self.path)
         old.close()
         existing = _content(self._file)
         last = max((step for step, _ in _rows(existing)), default=-1)
-        missing = [line for step, line in _rows(written) if step > last]
+        missing = [line + b"\n" for step, line in _rows(written) if step > last]
         _log.warning(
-            "%s was replaced during the run: %d missing rows are written again.",
-            self.path,
-            len(missing),
+            "%s was replaced during the run: %d missing rows are written again.", path, len(missing)
         )
         if existing and not existing.endswith(b"\n"):
-            missing.insert(0, b"")
-        if missing:
-            self._append(b"\n".join([*missing, b""]))
+            missing.insert(0, b"\n")
+        self._append(b"".join(missing))
 
 
 def read_row(line: bytes) -> dict[str, Any] | None:

@@ -15,21 +15,13 @@ from mimex.types import Metrics
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The run that a logger is created for.
-
-    Attributes:
-        folder: The run folder.
-        name: Name of the run, unique within the project.
-        project: Project name on a server.
-        step: Step that the run resumes from; 0 for a new run.
-        config: Nested settings of the run.
-    """
+    """The run that a logger is created for."""
 
     folder: Path
-    name: str
-    project: str
-    step: int
-    config: Mapping[str, Any]
+    name: str  # unique within the project
+    project: str  # name on a server
+    step: int  # that the run resumes from; 0 for a new run
+    config: Mapping[str, Any]  # nested settings of the run
 
 
 class Logger(Protocol):
@@ -43,11 +35,7 @@ class Logger(Protocol):
 
 
 class Loggers(ExitStack):
-    """Passes every row of metrics to several loggers.
-
-    Args:
-        loggers: Closed at the end of a ``with`` block.
-    """
+    """Passes every row of metrics to several loggers; closes them at the end of a block."""
 
     def __init__(self, loggers: Sequence[Logger]) -> None:
         super().__init__()
@@ -65,11 +53,7 @@ class Loggers(ExitStack):
 
 
 class TensorBoard:
-    """Writes event files to the run's ``tensorboard`` folder.
-
-    Args:
-        run: The run. If it resumes, later steps in older files are discarded.
-    """
+    """Writes event files to ``tensorboard``; a resumed run discards later steps in older files."""
 
     def __init__(self, run: RunInfo) -> None:
         with optional_import("--track.loggers tensorboard"):
@@ -86,11 +70,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Logs to Weights & Biases.
-
-    Args:
-        run: The run; an existing one of the same name is resumed.
-    """
+    """Logs to Weights & Biases; an existing run of the same name is resumed."""
 
     def __init__(self, run: RunInfo) -> None:
         self._run = _init("wandb", run, id=run.name)
@@ -103,11 +83,7 @@ class WandB:
 
 
 class Trackio(WandB):
-    """Logs to Trackio, which has the interface of Weights & Biases.
-
-    Args:
-        run: The run; an existing one of the same name is resumed.
-    """
+    """Logs to Trackio, which has the interface of Weights & Biases."""
 
     def __init__(self, run: RunInfo) -> None:
         self._run = _init("trackio", run)

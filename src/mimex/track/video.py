@@ -26,11 +26,6 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], fps: float) -> 
         path: The file; its folder is created if missing.
         frames: uint8 ``(H, W, 3)`` each; may be a generator.
         fps: Frames per second.
-
-    Raises:
-        ImportError: If the encoder is not installed.
-        ValueError: If there are no frames, or one has another shape or type.
-        OSError: If the encoder fails, for instance on a full disk.
     """
     if path.suffix != ".mp4":
         raise ValueError(f"path={path} ends in {path.suffix!r}; expected '.mp4'.")

@@ -23,29 +23,17 @@ the section."""
 
 
 class Family(ABC):
-    """A task family: its environments, settings and presets.
+    """A task family: its environments, settings and presets."""
 
-    Attributes:
-        prefix: Prefix of the tasks' names.
-        named: The tasks, as listed in errors.
-        unit: Unit of --steps: "steps" or "frames".
-        agent: Default algorithm.
-        rewards: Names of rewards.
-        observations: Names of observations.
-        eval_episodes: Default number of episodes of `mimex eval`.
-        shortest_episode: Lower bound of the mean episode length, for the replay buffer's size.
-        sections: Setting classes by section name.
-    """
-
-    prefix: ClassVar[str]
-    named: ClassVar[tuple[str, ...]]
-    unit: ClassVar[str] = "steps"
-    agent: ClassVar[str] = "ppo"
+    prefix: ClassVar[str]  # of the tasks' names
+    named: ClassVar[tuple[str, ...]]  # the tasks, as listed in errors
+    unit: ClassVar[str] = "steps"  # of --steps; or "frames"
+    agent: ClassVar[str] = "ppo"  # default algorithm
     rewards: ClassVar[tuple[str, ...]] = (OWN,)
     observations: ClassVar[tuple[str, ...]] = (OWN,)
-    eval_episodes: ClassVar[int] = 256
-    shortest_episode: ClassVar[int] = 1
-    sections: ClassVar[Mapping[str, type[Any]]] = {}
+    eval_episodes: ClassVar[int] = 256  # default of `mimex eval`
+    shortest_episode: ClassVar[int] = 1  # lower bound of the mean, for the replay buffer's size
+    sections: ClassVar[Mapping[str, type[Any]]] = {}  # setting classes by section name
 
     @abstractmethod
     def tasks(self) -> tuple[str, ...]:
@@ -59,15 +47,7 @@ class Family(ABC):
     def preset(
         self, name: str, agent: str, observation: str | None, task: str, reward: str | None = None
     ) -> Overrides:
-        """Returns the defaults of a preset.
-
-        Args:
-            name: One of ``PRESETS``.
-            agent: The algorithm.
-            observation: Kind of observation; None for the preset's own.
-            task: The task.
-            reward: The reward; None for the preset's own.
-        """
+        """Returns the defaults of a preset, by default for its own observation and reward."""
 
     def check(self, config: TrainConfig) -> None:
         """Raises an error that names the first invalid setting."""
@@ -101,14 +81,9 @@ class Family(ABC):
 
 
 def require_preset(name: str, agent: str, task: str, *, paper: str = "", small: str = "") -> None:
-    """Raises an error if the family has no such preset for the agent.
+    """Raises an error if the preset does not support the agent.
 
-    Args:
-        name: The preset.
-        agent: The algorithm.
-        task: The task.
-        paper: The algorithm with a "paper" preset; empty for none.
-        small: The algorithm with a "small" preset; empty for none.
+    ``paper`` and ``small`` are the algorithms with presets of these names, if any.
     """
     only = {"paper": paper, "small": small}.get(name, agent)
     if agent != only:

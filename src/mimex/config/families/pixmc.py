@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -28,22 +29,10 @@ from mimex.envs.settings import OBSERVATIONS, Settings
 if TYPE_CHECKING:
     from mimex.config.run import TrainConfig
 
-WORLD = (
-    "terms",
-    "control_hz",
-    "episode_steps",
-    "success_steps",
-    "lift",
-    "goal_spread",
-    "goal_offset",
-    "opening",
-    "hold",
-    "object_spread",
-    "joint_noise",
-    "expert_starts",
-    "engine",
-)
-"""Task settings in the `world` section of a run."""
+OF_RUN = ("reward", "observation", "image_size", "fovy", "quality", "threads", "unstable_dir")
+"""Task settings that are not in the `world` section: they have a place of their own, or none."""
+
+WORLD = [each.name for each in fields(Settings) if each.name not in OF_RUN]
 
 
 class PixMC(Family):

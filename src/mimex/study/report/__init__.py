@@ -9,12 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +21,7 @@ from markupsafe import Markup
 from mimex.files import replacing
 from mimex.study.figures import styles
 from mimex.study.folder import group_as_planned
-from mimex.study.groups import Group, bounds, seed_count
+from mimex.study.groups import bounds, seed_count
 from mimex.study.report.curves import WITH_INTERVAL, buckets_for, group_curves, metric_names
 from mimex.study.report.media import novelty, videos
 from mimex.study.report.tables import (
@@ -42,15 +41,13 @@ VIDEO_MEGABYTES = 6.0
 """Default limit on embedded videos, which keeps a page below 15 MB."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A report that was written."""
 
     path: Path
     runs: int
     bytes: int
-    left_out: list[str]
-    """Videos that exceeded the size limit."""
+    left_out: list[str]  # videos that exceeded the size limit
 
 
 def write_report(
@@ -81,8 +78,11 @@ def write_report(
 def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str, Any]:
     """Returns the variables of the page template; ``charts`` is what the page's script reads."""
     groups, score = group_as_planned(runs)
+    methods = styles(list(dict.fromkeys(group.label for group in groups)))
+    metrics = metric_names(runs)
+    buckets = buckets_for(groups, metrics)
+    maps, reconstructions = novelty(groups)
     shown, left_out = videos(groups, video_megabytes)
-    charts = gather_charts(groups, score, runs)
     return {
         "title": title,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -90,55 +90,45 @@ def gather(runs: Sequence[Run], title: str, video_megabytes: float) -> dict[str,
         "runs": len(runs),
         "seeds": seed_count(groups),
         "unfinished": [run.name for run in runs if not run.finished],
-        "styles": {method["label"]: method for method in charts["methods"]},
+        "styles": methods,
         "health": warnings(runs),
         "settings": compared_settings(groups),
         "videos": shown,
         "left_out": left_out,
         "versions": versions(runs),
-        "charts": charts,
-    }
-
-
-def gather_charts(groups: Sequence[Group], score: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns the data of everything that is drawn in the browser."""
-    metrics = metric_names(runs)
-    buckets = buckets_for(groups, metrics)
-    maps, reconstructions = novelty(groups)
-    methods = styles(list(dict.fromkeys(group.label for group in groups)))
-    return {
-        "score": score,
-        "methods": [{"label": label} | asdict(style) for label, style in methods.items()],
-        "tasks": list(dict.fromkeys(group.task for group in groups)),
-        "overview": overview(groups, score),
-        "aggregate": aggregate(groups, score),
-        "first_rewards": [asdict(row) for row in first_rewards(groups)],
-        "metrics": [
-            {
-                "name": name,
-                "interval": name.startswith(WITH_INTERVAL),
-                "rate": bounds(name) == (0, 1),
-            }
-            for name in metrics
-        ],
-        "curves": [
-            {
-                "task": group.task,
-                "method": group.label,
-                "metrics": group_curves(group, metrics, buckets),
-            }
-            for group in groups
-        ],
-        "maps": maps,
-        "reconstructions": reconstructions,
+        "charts": {
+            "score": score,
+            "methods": [{"label": label} | style._asdict() for label, style in methods.items()],
+            "tasks": list(dict.fromkeys(group.task for group in groups)),
+            "overview": overview(groups, score),
+            "aggregate": aggregate(groups, score),
+            "first_rewards": [row._asdict() for row in first_rewards(groups)],
+            "metrics": [
+                {
+                    "name": name,
+                    "interval": name.startswith(WITH_INTERVAL),
+                    "rate": bounds(name) == (0, 1),
+                }
+                for name in metrics
+            ],
+            "curves": [
+                {
+                    "task": group.task,
+                    "method": group.label,
+                    "metrics": group_curves(group, metrics, buckets),
+                }
+                for group in groups
+            ],
+            "maps": maps,
+            "reconstructions": reconstructions,
+        },
     }
 
 
 def render(content: dict[str, Any]) -> str:
     """Renders the page. Every value is escaped, so that no name can become markup or code."""
-    loader = PackageLoader(__package__, "assets")
     environment = Environment(
-        loader=loader,
+        loader=PackageLoader(__package__, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

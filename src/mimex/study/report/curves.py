@@ -89,10 +89,9 @@ def _curve(group: Group, metric: str, buckets: int) -> dict[str, Any] | None:
     if len(values) > 1:
         low, high = values[:, kept].min(axis=0), values[:, kept].max(axis=0)
         if metric.startswith(WITH_INTERVAL):
-            band = curve_band({group.task: values[:, kept]}, "mean")
+            band = curve_band({group.task: values[:, kept]}, "mean", limits=bounds(metric))
             low, high = band.low, band.high
-        least, most = bounds(metric)
-        curve |= {"low": packed(np.maximum(low, least)), "high": packed(np.minimum(high, most))}
+        curve |= {"low": packed(low), "high": packed(high)}
         if metric.startswith(RUNS_SHOWN):
             curve["runs"] = [
                 _run_curve(run, metric, buckets) for run in group.runs if metric in run.columns

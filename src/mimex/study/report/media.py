@@ -120,10 +120,9 @@ def videos(groups: Sequence[Group], megabytes: float) -> tuple[list[dict[str, An
     for group in groups:
         paths = [(run, path) for run in group.runs for path in _finished(run.path / "videos")]
         found += [(rank, group, run, path) for rank, (run, path) in enumerate(paths)]
-    found.sort(key=lambda video: video[0])
     room = megabytes * 1e6
     taken, left_out = [], []
-    for _, group, run, path in found:
+    for _, group, run, path in sorted(found, key=lambda video: video[0]):
         size = path.stat().st_size
         if size > room:
             left_out.append(f"{run.name}/videos/{path.name} ({size / 1e6:.1f} MB)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from mimex.study.groups import (
 )
 from mimex.study.runs import Floats, Run
 from mimex.study.statistics import (
-    Estimate,
     area_under_curve,
     interval,
     probability_of_improvement,
@@ -71,7 +69,7 @@ def estimate(values: Floats, metric: str) -> dict[str, float] | None:
     """Returns a mean, with its interval if there are two values or more; None without values."""
     if len(values) < 2:
         return {"value": float(values[0])} if len(values) else None
-    return _clipped(interval({"": values}, "mean"), metric)
+    return interval({"": values}, "mean", limits=bounds(metric))._asdict()
 
 
 def aggregate(groups: Sequence[Group], score: str) -> dict[str, Any]:
@@ -87,20 +85,15 @@ def aggregate(groups: Sequence[Group], score: str) -> dict[str, Any]:
     rows = [
         {
             "method": name,
-            "iqm": _clipped(interval(by_task, "iqm"), score),
-            "mean": _clipped(interval(by_task, "mean"), score),
+            "iqm": interval(by_task, "iqm", limits=bounds(score))._asdict(),
+            "mean": interval(by_task, "mean", limits=bounds(score))._asdict(),
             "improvement": None
             if name == BASELINE or BASELINE not in shared
-            else asdict(probability_of_improvement(by_task, shared[BASELINE])),
+            else probability_of_improvement(by_task, shared[BASELINE])._asdict(),
         }
         for name, by_task in shared.items()
     ]
     return {"tasks": tasks, "rows": rows}
-
-
-def _clipped(found: Estimate, metric: str) -> dict[str, float]:
-    low, high = np.clip([found.low, found.high], *bounds(metric)).tolist()
-    return {"value": found.value, "low": low, "high": high}
 
 
 def compared_settings(groups: Sequence[Group]) -> dict[str, Any]:
