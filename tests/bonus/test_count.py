@@ -14,15 +14,15 @@ def window(rows):
 
 def test_the_reward_is_one_over_the_root_of_the_visits():
     bonus = Count(cell=0.5)
-    paid, metrics = bonus.learn(window([[0.1, 0.1], [0.4, 0.2], [0.6, 0.1]]))
-    assert paid.tolist() == [1, 1, 1]  # as before any was counted
+    rewards, metrics = bonus.learn(window([[0.1, 0.1], [0.4, 0.2], [0.6, 0.1]]))
+    assert rewards.tolist() == [1, 1, 1]  # before any visit was counted
     assert metrics == {"bonus/mean": 1.0, "bonus/cells": 2.0}
     bonus.learn(window([[0.3, 0.3]]))
     scores = bonus.reward(window([[0.0, 0.49], [0.9, 0.0], [-0.1, 0.1]]))
     torch.testing.assert_close(scores, torch.tensor([3 + 1, 1 + 1, 1]).rsqrt())
 
 
-def test_only_the_chosen_numbers_and_the_newest_step_make_a_cell():
+def test_cells_consist_of_the_selected_features_of_the_newest_step():
     bonus = Count(length=2, features=(1,), cell=1.0)
     steps = torch.tensor([[[9.0, 9.0, 9.0], [0.0, 2.5, 0.0]]])
     bonus.learn(Window(steps, torch.ones(1, 2, dtype=torch.bool)))
@@ -44,7 +44,7 @@ def test_a_seeded_fraction_of_the_windows_is_counted():
     assert Count(seed=4).learn(rows, 0.25)[1] == {"bonus/mean": 1.0, "bonus/cells": 25.0}
 
 
-def test_counting_goes_on_from_a_saved_state_and_misfits_are_refused():
+def test_counting_continues_from_a_saved_state_and_mismatches_raise():
     rows = window([[0.1, 0.7], [3.0, 0.2], [3.1, 0.2]])
     bonus, again = Count(cell=0.5), Count(cell=0.5)
     assert same(again.state_dict(), Count(2, cell=0.5).state_dict() | {"feature_dim": 0}) is False

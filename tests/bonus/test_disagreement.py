@@ -8,7 +8,7 @@ from mimex.types import Window
 
 
 def transitions(batch=64, seed=0, noise=0.0):
-    """s' = s + a, and noise that nobody can tell, with the action beside s'."""
+    """s' = s + a, and unpredictable noise, with the action stored with s'."""
     g = torch.Generator().manual_seed(seed)
     states, actions = torch.randn(batch, 3, generator=g), torch.randn(batch, 3, generator=g)
     after = states + actions + noise * torch.randn(batch, 3, generator=g)
@@ -32,14 +32,14 @@ def test_reward_is_the_variance_over_the_models_averaged_over_features():
     assert np.allclose(bonus.reward(window).numpy(), expected, atol=1e-6)
 
 
-def test_every_model_learns_from_a_bootstrap_of_its_own():
+def test_each_model_trains_on_its_own_bootstrap_sample():
     valid = torch.ones(1000, 2, dtype=torch.bool)
     drawn = BootstrapMask(5).draw(valid, 1, torch.Generator().manual_seed(0))  # (5, B, L)
     assert not drawn[:, :, 0].any()
     chosen = drawn[:, :, 1]
     assert torch.allclose(chosen.float().mean(1), torch.full((5,), 0.5), atol=0.06)
     assert not any(torch.equal(chosen[0], other) for other in chosen[1:])
-    # A model learns nothing from windows that it was not given.
+    # A model does not learn from windows outside of its bootstrap sample.
     bonus, window = mimex.Disagreement(3, 3, models=2), transitions(8)
     hidden = torch.zeros(2, 8, 2, dtype=torch.bool)
     hidden[0, :, 1] = True
@@ -49,7 +49,7 @@ def test_every_model_learns_from_a_bootstrap_of_its_own():
     assert taught == [True, False]
 
 
-def test_models_come_to_agree_about_noise_that_they_cannot_predict():
+def test_models_agree_on_unpredictable_noise_after_training():
     bonus = mimex.Disagreement(3, 3, lr=3e-3)
     start = float(bonus.reward(transitions(512, 10**6, noise=1.0)).mean())
     for step in range(150):
@@ -60,11 +60,11 @@ def test_models_come_to_agree_about_noise_that_they_cannot_predict():
     assert fresh < start
 
 
-def test_no_transition_across_an_episode_start():
+def test_transitions_do_not_cross_episode_starts():
     bonus, window = mimex.Disagreement(3, 3), transitions(4)
     valid = torch.tensor([[False, True]] * 4)
-    paid, metrics = bonus.learn(Window(window.features, valid, window.actions))
-    assert (paid == 0).all()
+    rewards, metrics = bonus.learn(Window(window.features, valid, window.actions))
+    assert (rewards == 0).all()
     assert metrics["bonus/loss"] == 0
 
 

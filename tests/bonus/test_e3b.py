@@ -15,8 +15,11 @@ def episode_windows(steps, envs, seed=0):
     """Windows (N, 2, D) of a walk of each environment, step by step."""
     g = torch.Generator().manual_seed(seed)
     walk = torch.randn(steps + 1, envs, D, generator=g)
-    led = torch.randn(steps, envs, 2, A, generator=g)
-    return [Window(torch.stack([walk[t], walk[t + 1]], 1), actions=led[t]) for t in range(steps)]
+    prev_actions = torch.randn(steps, envs, 2, A, generator=g)
+    return [
+        Window(torch.stack([walk[t], walk[t + 1]], 1), actions=prev_actions[t])
+        for t in range(steps)
+    ]
 
 
 def textbook(bonus, visited, newest):
@@ -32,13 +35,13 @@ def test_the_bonus_is_the_elliptical_bonus_of_the_episode():
     visited = {0: [], 1: []}
     for t, window in enumerate(episode_windows(40, 2)):
         starts = torch.tensor([t == 0, t in (0, 17)])
-        paid = bonus.follow(window, starts)
+        rewards = bonus.follow(window, starts)
         for env in (0, 1):
             if starts[env]:  # the window also holds the observation before the first action
                 visited[env] = [window.features[env, 0]]
             newest = window.features[env, -1]
             expected = textbook(bonus, visited[env], newest)
-            assert float(paid[env]) == pytest.approx(expected, rel=1e-3), (t, env)
+            assert float(rewards[env]) == pytest.approx(expected, rel=1e-3), (t, env)
             visited[env].append(newest)
 
 
@@ -57,8 +60,8 @@ def test_the_first_observation_of_an_episode_is_rewarded_0_and_enters_the_matrix
 
 
 @pytest.mark.parametrize("ends_at", ["observation", "next"])
-def test_only_the_observation_that_no_action_caused_is_rewarded_0(ends_at):
-    """In a wrapped environment, whichever observation the windows end at."""
+def test_only_the_first_observation_of_an_episode_is_rewarded_0(ends_at):
+    """In a wrapped environment, with both values of ends_at."""
     bonus = mimex.E3B(D, A, embed_dim=E)
     walk = torch.randn(6, 2, D, generator=torch.Generator().manual_seed(0))
     windows = mimex.RolloutWindows(2, 2, ends_at=ends_at)
@@ -76,7 +79,7 @@ def test_only_the_observation_that_no_action_caused_is_rewarded_0(ends_at):
 @pytest.mark.parametrize(
     "starts", [torch.ones(3, dtype=torch.bool), torch.ones(2), np.ones((2, 1), bool), [1, 0]]
 )
-def test_starts_that_are_not_one_flag_a_window_are_refused_and_change_nothing(starts):
+def test_starts_of_a_wrong_shape_raise_and_change_nothing(starts):
     bonus = mimex.E3B(D, A, embed_dim=E)
     window = episode_windows(1, 2)[0]
     with pytest.raises(ValueError, match="starts is"):
@@ -85,25 +88,25 @@ def test_starts_that_are_not_one_flag_a_window_are_refused_and_change_nothing(st
     assert bonus.follow(window, np.array([True, True])).shape == (2,)
 
 
-def test_environments_that_are_left_out_keep_their_episode():
+def test_environments_that_are_not_stepped_keep_their_episode():
     both, one = mimex.E3B(D, A, embed_dim=E), mimex.E3B(D, A, embed_dim=E)
     for t, window in enumerate(episode_windows(6, 2)):
         starts = torch.full((2,), t == 0)
         expected = both.follow(window, starts)
-        for env in (1, 0):  # in any order, and one by one
+        for env in (1, 0):  # in any order, one at a time
             row = slice(env, env + 1)
             alone = Window(window.features[row], window.valid[row], window.actions[row])
-            paid = one.follow(alone, starts[row], torch.tensor([env]))
-            assert torch.allclose(paid, expected[row], rtol=1e-4)
+            rewards = one.follow(alone, starts[row], torch.tensor([env]))
+            assert torch.allclose(rewards, expected[row], rtol=1e-4)
 
 
-def test_a_window_alone_is_scored_as_if_its_episode_had_begun_with_it():
+def test_reward_scores_a_window_as_if_it_started_an_episode():
     bonus = mimex.E3B(D, A, embed_dim=E)
     window = episode_windows(1, 4)[0]
-    for row, paid in enumerate(bonus.reward(window).tolist()):
+    for row, rewards in enumerate(bonus.reward(window).tolist()):
         before, newest = window.features[row]
-        assert paid == pytest.approx(textbook(bonus, [before], newest), rel=1e-3)
-    assert bonus.inverses is None  # nothing was followed
+        assert rewards == pytest.approx(textbook(bonus, [before], newest), rel=1e-3)
+    assert bonus.inverses is None  # follow was not called
 
 
 def test_repeated_steps_of_an_episode_have_a_smaller_reward():
@@ -126,9 +129,9 @@ def test_the_features_learn_to_predict_the_action():
         states, actions = torch.randn(128, D, generator=g), torch.randn(128, A, generator=g)
         moved = states.clone()
         moved[:, :A] += actions
-        led = torch.stack([torch.zeros_like(actions), actions], 1)
-        _, metrics = bonus.learn(Window(torch.stack([states, moved], 1), None, led))
-    assert metrics["bonus/loss"] < 0.2  # of a variance of 1; the bonus is no part of it
+        prev_actions = torch.stack([torch.zeros_like(actions), actions], 1)
+        _, metrics = bonus.learn(Window(torch.stack([states, moved], 1), None, prev_actions))
+    assert metrics["bonus/loss"] < 0.2  # the variance is 1
 
 
 def test_an_episode_continues_bit_for_bit_after_loading():
@@ -145,7 +148,7 @@ def test_an_episode_continues_bit_for_bit_after_loading():
         assert torch.equal(straight.learn(window)[0], resumed.learn(window)[0])
 
 
-def test_episodes_of_another_width_are_not_loaded():
+def test_saved_episodes_of_a_wrong_shape_are_not_loaded():
     saved, other = mimex.E3B(D, A, embed_dim=E), mimex.E3B(D, A, embed_dim=E)
     saved.follow(episode_windows(1, 3)[0], torch.ones(3, dtype=torch.bool))
     broken = saved.state_dict() | {"episodes": torch.zeros(3, 2, 2)}
@@ -154,7 +157,7 @@ def test_episodes_of_another_width_are_not_loaded():
     assert other.inverses is None
 
 
-def test_a_step_that_cannot_be_scored_changes_nothing():
+def test_an_invalid_step_raises_and_changes_nothing():
     bonus = mimex.E3B(D, A, embed_dim=E)
     window = episode_windows(1, 2)[0]
     bonus.follow(window, torch.ones(2, dtype=torch.bool))
@@ -168,7 +171,7 @@ def test_a_step_that_cannot_be_scored_changes_nothing():
     assert torch.equal(before, bonus.inverses)
 
 
-def test_padding_is_no_step_of_the_episode():
+def test_padding_is_not_part_of_the_episode():
     bonus = mimex.E3B(D, A, embed_dim=E)
     window = episode_windows(1, 2)[0]
     bonus.follow(window, torch.ones(2, dtype=torch.bool))
@@ -178,7 +181,7 @@ def test_padding_is_no_step_of_the_episode():
     assert torch.equal(before, bonus.inverses)
 
 
-def test_where_there_is_no_whole_episode_it_is_refused_with_the_reason():
+def test_e3b_without_whole_episodes_raises_with_the_reason():
     assert isinstance(mimex.E3B(), EpisodicReward)
     assert not isinstance(mimex.ICM(), EpisodicReward)
     require_no_episode(mimex.ICM(), "replay")

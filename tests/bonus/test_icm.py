@@ -7,14 +7,14 @@ from mimex.types import Window
 
 
 def transitions(batch=64, seed=0):
-    """s' = s + a exactly, with windows (s, s') and the action beside s'."""
+    """s' = s + a exactly, with windows (s, s') and the action stored with s'."""
     g = torch.Generator().manual_seed(seed)
     states, actions = torch.randn(batch, 3, generator=g), torch.randn(batch, 3, generator=g)
     features = torch.stack([states, states + actions], 1)
     return Window(features, actions=torch.stack([torch.full_like(actions, 9.0), actions], 1))
 
 
-def test_reward_is_the_textbook_formula():
+def test_reward_equals_the_formula_of_the_paper():
     icm, window = mimex.ICM(3, 3), transitions()
     embed, forward = icm.embed, icm.forward_model
     with torch.no_grad():
@@ -24,13 +24,13 @@ def test_reward_is_the_textbook_formula():
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_the_encoder_learns_from_the_inverse_model_alone(discrete):
+def test_the_encoder_is_trained_by_the_inverse_model_only(discrete):
     icm = mimex.ICM(3, 3, discrete=discrete)
     window = transitions()
     codes = torch.randint(0, 3, (64, 2), generator=torch.Generator().manual_seed(1))
     if discrete:
         window = Window(window.features, actions=codes)
-    icm.learn(window)  # leaves its gradients behind
+    icm.learn(window)  # leaves gradients
     grads = {k: p.grad.clone() for k, p in icm.network.named_parameters()}
 
     twin = mimex.ICM(3, 3, discrete=discrete)
@@ -49,8 +49,8 @@ def test_the_encoder_learns_from_the_inverse_model_alone(discrete):
         assert torch.allclose(grads[name], parameter.grad, atol=1e-5), name
 
 
-def test_the_action_is_the_one_between_the_two_states():
-    """Fault 4: pairing (s, s') with the NEXT action teaches the inverse model the policy."""
+def test_the_inverse_model_gets_the_action_between_both_states():
+    """The released code paired (s, s') with the next action, so the inverse model learned the policy."""
     aligned, shifted = mimex.ICM(3, 3), mimex.ICM(3, 3)
     losses = {}
     for name, icm in (("aligned", aligned), ("shifted", shifted)):
@@ -60,16 +60,16 @@ def test_the_action_is_the_one_between_the_two_states():
                 wrong = window.actions.roll(1, 0)
                 window = Window(window.features, actions=wrong)
             losses[name] = icm.learn(window)[1]["bonus/loss"]
-    assert losses["aligned"] < 0.1  # s' - s tells the action
-    assert losses["shifted"] > 0.8  # nothing does: the variance of the action remains
+    assert losses["aligned"] < 0.1  # s' - s determines the action
+    assert losses["shifted"] > 0.8  # unpredictable: the variance of the action remains
 
 
-def test_no_transition_across_an_episode_start():
+def test_transitions_do_not_cross_episode_starts():
     icm = mimex.ICM(3, 3)
     window = transitions(4)
     valid = torch.tensor([[False, True]] * 4)
-    paid, metrics = icm.learn(Window(window.features, valid, window.actions))
-    assert (paid == 0).all()
+    rewards, metrics = icm.learn(Window(window.features, valid, window.actions))
+    assert (rewards == 0).all()
     assert metrics["bonus/loss"] == 0
 
 
@@ -90,7 +90,7 @@ def test_actions_are_required_and_checked():
 
 @pytest.mark.parametrize("kind", [mimex.ICM, mimex.E3B])
 def test_whether_actions_are_discrete_is_not_guessed_from_their_values(kind):
-    """A first batch of continuous actions that happen to be zeros and ones says nothing."""
+    """Continuous actions of a first batch may happen to be zeros and ones."""
     states = torch.randn(4, 2, 3)
     bonus = kind(3, 4)
     bonus.learn(Window(states, actions=torch.eye(4)[torch.randint(4, (4, 2))]))
@@ -102,7 +102,7 @@ def test_whether_actions_are_discrete_is_not_guessed_from_their_values(kind):
 
 
 @pytest.mark.parametrize("kind", [mimex.ICM, mimex.E3B])
-def test_several_discrete_actions_at_once_are_refused_as_one_with_the_remedy(kind):
+def test_multi_discrete_actions_with_discrete_true_raise_with_the_remedy(kind):
     two = torch.cat([torch.eye(2)[torch.randint(2, (8, 2))], torch.eye(3)[:2].expand(8, 2, 3)], 2)
     window = Window(torch.randn(8, 2, 3), actions=two)
     with pytest.raises(ValueError, match=r"discrete=False .*MultiDiscrete"):
@@ -110,8 +110,8 @@ def test_several_discrete_actions_at_once_are_refused_as_one_with_the_remedy(kin
     kind(3, 5).learn(window)
 
 
-def test_all_of_several_discrete_actions_are_learned():
-    """The second of two actions moves the state, and the inverse model finds it."""
+def test_all_dimensions_of_multi_discrete_actions_are_learned():
+    """The second of two actions moves the state; the inverse model predicts it."""
     icm, g = mimex.ICM(3, 5, lr=3e-3), torch.Generator().manual_seed(0)
     moves = torch.randn(3, 3, generator=g)
     for _ in range(300):

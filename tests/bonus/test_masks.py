@@ -21,7 +21,7 @@ def generator(seed=0):
 
 @st.composite
 def valid_masks(draw):
-    """Left-padded validity of a few windows, all of one length from 2 to 10."""
+    """Left-padded validity of a few windows of one length from 2 to 10."""
     length = draw(st.integers(2, 10))
     sizes = draw(st.lists(st.integers(0, length), min_size=1, max_size=6))
     return torch.tensor([[step >= length - size for step in range(length)] for size in sizes])
@@ -30,10 +30,10 @@ def valid_masks(draw):
 @pytest.mark.parametrize(
     ("length", "ratio", "hidden"),
     [
-        # kept = floor(L * (1 - ratio)); float error made the released code keep nothing here:
+        # kept = floor(L * (1 - ratio)); rounding made the released code keep nothing here:
         (5, 0.8, 4),
         (10, 0.9, 9),
-        # floor gives 0 here, and one step stays visible all the same:
+        # floor gives 0 here, but one step stays visible:
         (2, 0.7, 1),
         (3, 0.7, 2),
         # and by hand:
@@ -47,7 +47,7 @@ def valid_masks(draw):
         (1920, 0.95, 1824),
     ],
 )
-def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden):
+def test_mask_counts_are_exact_and_leave_something_visible(length, ratio, hidden):
     assert masked_count(length, ratio) == hidden
     mask = TimeMask(ratio).sample(torch.ones(64, length, dtype=torch.bool), generator())
     assert mask.sum(1).tolist() == [hidden] * 64
@@ -56,7 +56,7 @@ def test_counts_are_exact_and_never_leave_nothing_visible(length, ratio, hidden)
 
 @settings(deadline=None)
 @given(valid_masks(), st.floats(0, 0.999), st.integers(0, 100))
-def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, seed):
+def test_time_and_span_masks_mask_the_exact_count_of_valid_steps(valid, ratio, seed):
     for mask in (TimeMask(ratio), SpanMask(ratio)):
         hidden = mask.sample(valid, generator(seed))
         assert not (hidden & ~valid).any(), "padding was hidden"
@@ -66,7 +66,7 @@ def test_time_and_span_masks_hide_the_exact_count_of_valid_steps(valid, ratio, s
 
 @settings(deadline=None)
 @given(valid_masks(), st.integers(0, 100))
-def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
+def test_masks_cover_valid_steps_only_and_leave_one_visible(valid, seed):
     sizes = valid.sum(1)
     for mask in (TimeMask(0.99), SpanMask(0.99), LastMask(), NextStepMask()):
         hidden = mask.sample(valid, generator(seed))
@@ -79,7 +79,7 @@ def test_every_mask_hides_only_valid_steps_and_leaves_one_visible(valid, seed):
 
 @settings(deadline=None)
 @given(valid_masks(), st.integers(1, 7), st.floats(0, 0.999))
-def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio):
+def test_a_feature_mask_masks_the_exact_count_of_entries(valid, feature_dim, ratio):
     hidden = FeatureMask(ratio, feature_dim).sample(valid, generator())
     assert hidden.shape == (*valid.shape, feature_dim)
     assert not (hidden & ~valid.unsqueeze(2)).any()
@@ -89,7 +89,7 @@ def test_feature_mask_hides_the_exact_count_of_numbers(valid, feature_dim, ratio
 
 @settings(deadline=None)
 @given(valid_masks(), st.integers(2, 7), st.floats(0, 0.999), st.integers(0, 100))
-def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
+def test_a_tube_mask_masks_the_exact_count_of_features_in_all_valid_steps(
     valid, feature_dim, ratio, seed
 ):
     mask = FeatureMask(ratio, feature_dim, tube=True)
@@ -101,7 +101,7 @@ def test_a_tube_mask_hides_an_exact_count_of_features_in_all_valid_steps(
     assert mask.effective_ratio(valid.shape[1]) == count / feature_dim
 
 
-def test_how_often_a_hidden_entry_is_visible_at_another_step():
+def test_how_often_a_masked_feature_is_visible_at_another_step():
     """Drawn independently, in 1 - 0.8^4 = 59 % of cases; in a tube never."""
     valid = torch.ones(4000, 5, dtype=torch.bool)
     for tube, expected in ((False, 1 - 0.8**4), (True, 0.0)):
@@ -110,31 +110,31 @@ def test_how_often_a_hidden_entry_is_visible_at_another_step():
         assert float(elsewhere[hidden].float().mean()) == pytest.approx(expected, abs=0.02)
 
 
-def test_a_tube_needs_a_second_feature():
+def test_a_tube_mask_requires_two_features():
     FeatureMask(0.8, 1).require(5)
     with pytest.raises(ValueError, match=r"feature_dim=1 .*single entry.*tube=True"):
         FeatureMask(0.8, 1, tube=True).require(5)
 
 
-def test_time_mask_hides_every_step_equally_often():
+def test_a_time_mask_masks_every_step_equally_often():
     hidden = TimeMask(0.7).sample(torch.ones(20_000, 5, dtype=torch.bool), generator())
-    # 80 % each; four standard errors of a share of 20,000 are 1.1 %.
+    # 80 % each; four standard errors with 20,000 samples are 1.1 %.
     assert hidden.float().mean(0).tolist() == pytest.approx([0.8] * 5, abs=0.012)
 
 
-def test_span_mask_hides_one_run_at_every_place():
+def test_a_span_mask_masks_one_run_at_every_position():
     hidden = SpanMask(0.4).sample(torch.ones(500, 5, dtype=torch.bool), generator())
     found = {tuple(row.nonzero().flatten().tolist()) for row in hidden}
     assert found == {(0, 1), (1, 2), (2, 3), (3, 4)}
 
 
-def test_last_mask_hides_the_newest_step():
+def test_a_last_mask_masks_the_newest_step():
     valid = torch.tensor([[True] * 4, [False, True, True, True], [False, False, False, True]])
     hidden = LastMask().sample(valid, generator())
     assert hidden.tolist() == [[False] * 3 + [True], [False] * 3 + [True], [False] * 4]
 
 
-def test_next_step_mask_scores_the_first_hidden_step_and_hides_the_future():
+def test_a_next_step_mask_masks_the_future_and_scores_its_first_step():
     mask = NextStepMask()
     hidden = mask.sample(torch.ones(500, 4, dtype=torch.bool), generator())
     rows = {tuple(row.tolist()) for row in hidden}
@@ -148,7 +148,7 @@ def test_next_step_mask_scores_the_first_hidden_step_and_hides_the_future():
     assert torch.equal(targets.int().argmax(1), hidden.int().argmax(1))
 
 
-def test_all_mask_hides_all_that_is_valid():
+def test_an_all_mask_masks_all_valid_steps():
     valid = torch.tensor([[False, True, True]])
     assert torch.equal(AllMask().sample(valid, generator()), valid)
     AllMask().require(1)
@@ -175,13 +175,13 @@ def test_the_same_generator_gives_the_same_mask():
         (lambda: FeatureMask(0.5, 1).require(1), "single entry"),
     ],
 )
-def test_impossible_settings_are_refused_with_the_remedy(make, message):
+def test_impossible_settings_raise_with_the_remedy(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_equal_scores_do_not_change_how_many_numbers_are_hidden(monkeypatch):
-    """With eight different scores for thirty numbers every row has ties at the threshold."""
+def test_ties_do_not_change_the_number_of_masked_entries(monkeypatch):
+    """With eight distinct scores for thirty entries, every window has ties at the threshold."""
 
     def coarse(shape, generator):
         return torch.randint(8, shape, generator=generator) / 8
@@ -191,5 +191,5 @@ def test_equal_scores_do_not_change_how_many_numbers_are_hidden(monkeypatch):
     valid[:50, :2] = False
     hidden = FeatureMask(0.8, 6).sample(valid, torch.Generator().manual_seed(0))
     assert hidden[50:].sum((1, 2)).tolist() == [24] * 150
-    assert hidden[:50].sum((1, 2)).tolist() == [15] * 50  # 18 numbers, of which 3 stay visible
+    assert hidden[:50].sum((1, 2)).tolist() == [15] * 50  # 18 entries, of which 3 stay visible
     assert not hidden[:50, :2].any()

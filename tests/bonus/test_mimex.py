@@ -4,7 +4,11 @@ from benchmarks.plain import PlainAutoencoder
 
 import mimex
 from mimex.bonus.masks import FeatureMask, NextStepMask, TimeMask
-from mimex.bonus.mimex import FeatureMaskedDecoder, TimeMaskedAutoencoder, squared_error
+from mimex.bonus.mimex import (
+    FeatureMmasked_entriesDecoder,
+    TimeMmasked_entriesAutoencoder,
+    squared_error,
+)
 from mimex.bonus.size import COMPACT, LARGER, PAPER, RELEASED, AutoencoderSize
 from mimex.types import Window
 
@@ -19,14 +23,14 @@ def features():
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return TimeMaskedAutoencoder(D, L, RELEASED)
+    return TimeMmasked_entriesAutoencoder(D, L, RELEASED)
 
 
-def loss_of(model, x, masked, valid=None, actions=None, targets=None):
+def loss_of(model, x, mmasked_entries, valid=None, actions=None, targets=None):
     """The loss of each window, as MIMEx computes it."""
     valid = torch.ones(x.shape[:2], dtype=torch.bool) if valid is None else valid
-    targets = masked if targets is None else targets
-    prediction = model(x, masked, targets, valid, actions)
+    targets = mmasked_entries if targets is None else targets
+    prediction = model(x, mmasked_entries, targets, valid, actions)
     scored = targets.view(*targets.shape[:2], -1).expand_as(x) & valid.unsqueeze(2)
     return squared_error(prediction, x, scored)
 
@@ -37,7 +41,7 @@ def time_mask(batch=B, length=L, ratio=0.7, seed=0):
 
 
 def published(length=L):
-    """A plain model, its weights under the published names, and its loss for a mask."""
+    """A plain model, its weights with the published names, and its loss for a mask."""
     torch.manual_seed(2)
     plain = PlainAutoencoder(D, length)
     for parameter in plain.parameters():  # no zero biases, no unit norms: every weight matters
@@ -74,8 +78,8 @@ def test_gradients_equal_those_of_the_plain_model(features, model):
         assert torch.allclose(ours[name].grad, parameter.grad, atol=1e-5), name
 
 
-def test_visible_steps_are_not_scored_and_hidden_steps_are_not_seen(features, model):
-    """Changing a hidden step changes its own error only by the target, never the prediction."""
+def test_visible_steps_are_not_scored_and_mmasked_entries_steps_are_not_inputs(features, model):
+    """A masked step affects the error only as the target, never the prediction."""
     hidden = torch.zeros(B, L, dtype=torch.bool)
     hidden[:, 2] = True
     error = loss_of(model, features, hidden)
@@ -92,7 +96,7 @@ def test_visible_steps_are_not_scored_and_hidden_steps_are_not_seen(features, mo
     assert not torch.allclose(loss_of(model, changed, hidden), error, atol=1e-5)
 
 
-def test_padding_is_neither_seen_nor_scored(features, model):
+def test_padding_is_neither_an_input_nor_scored(features, model):
     valid = torch.ones(B, L, dtype=torch.bool)
     valid[:, :2] = False
     hidden = torch.zeros(B, L, dtype=torch.bool)
@@ -101,14 +105,14 @@ def test_padding_is_neither_seen_nor_scored(features, model):
     garbage = features.clone()
     garbage[:, :2] = 1e6
     assert torch.allclose(loss_of(model, garbage, hidden, valid), error, atol=1e-6)
-    everything = torch.ones_like(hidden)  # hiding padding, too, scores only what is valid
+    everything = torch.ones_like(hidden)  # masking padding, too, scores only valid steps
     only_valid = everything & valid
     assert torch.allclose(
         loss_of(model, features, everything, valid), loss_of(model, features, only_valid, valid)
     )
 
 
-def test_rows_of_different_lengths_score_as_they_would_alone(features, model):
+def test_windows_of_different_lengths_are_scored_independently(features, model):
     valid = torch.tensor([[step >= row % L for step in range(L)] for row in range(B)])
     hidden = TimeMask(0.5).sample(valid, torch.Generator().manual_seed(3))
     together = loss_of(model, features, hidden, valid)
@@ -121,9 +125,9 @@ def test_rows_of_different_lengths_score_as_they_would_alone(features, model):
     assert (together[nothing_hidden] == 0).all()
 
 
-def test_many_masks_at_once_equal_one_after_the_other(features):
+def test_several_masks_at_once_equal_one_at_a_time(features):
     bonus = mimex.MIMEx(D, L, masks=4, mask_type="time")
-    masks = torch.stack([time_mask(seed=seed) for seed in (0, 1, 2, 0)])  # one of them twice
+    masks = torch.stack([time_mask(seed=seed) for seed in (0, 1, 2, 0)])  # one mask twice
     valid = torch.ones(B, L, dtype=torch.bool)
     together = bonus.score(features, None, valid, masks)[0]
     one_by_one = torch.stack([loss_of(bonus.network, features, mask) for mask in masks])
@@ -145,14 +149,14 @@ def test_every_parameter_gets_a_gradient(mask_type, settings):
 
 def test_feature_masks_mask_single_features(features):
     torch.manual_seed(0)
-    model = FeatureMaskedDecoder(D, L, PAPER)
+    model = FeatureMmasked_entriesDecoder(D, L, PAPER)
     valid = torch.ones(B, L, dtype=torch.bool)
     hidden = FeatureMask(0.9, D).sample(valid, torch.Generator().manual_seed(0))
     error = loss_of(model, features, hidden)
     unseen = torch.where(hidden, features + 5.0, features)
     step = loss_of(model, unseen, hidden) - error
     again = loss_of(model, torch.where(hidden, features + 10.0, features), hidden) - (error + step)
-    # Masked features enter as targets only: the second difference of (p - x)^2 is 2 * 5^2.
+    # Mmasked_entries features enter as targets only: the second difference of (p - x)^2 is 2 * 5^2.
     assert torch.allclose(again - step, torch.full((B,), 50.0), atol=1e-2)
     zeros = torch.zeros_like(hidden)
     zeros[:, 2, 4] = True
@@ -160,15 +164,15 @@ def test_feature_masks_mask_single_features(features):
     assert torch.allclose(loss_of(model, features, zeros), only, atol=1e-5)
 
 
-def model_prediction(model, features, masked):
+def model_prediction(model, features, mmasked_entries):
     """The decoder-only model, written out."""
-    x = model.embed(features.masked_fill(masked, 0.0)) + model.positions
+    x = model.embed(features.mmasked_entries_fill(mmasked_entries, 0.0)) + model.positions
     for block in model.blocks:
         x = block(x)
     return model.pred(model.norm(x))
 
 
-def test_only_the_scored_part_of_what_is_hidden_counts(features, model):
+def test_only_the_scored_part_of_the_mask_enters_the_loss(features, model):
     mask = NextStepMask()
     hidden = mask.sample(torch.ones(B, L, dtype=torch.bool), torch.Generator().manual_seed(0))
     targets = mask.targets(hidden)
@@ -178,16 +182,16 @@ def test_only_the_scored_part_of_what_is_hidden_counts(features, model):
     assert torch.allclose(loss_of(model, changed, hidden, targets=targets), error, atol=1e-6)
 
 
-def test_sizes_are_those_of_the_configuration():
-    larger = TimeMaskedAutoencoder(D, L, LARGER)
+def test_network_sizes_match_the_settings():
+    larger = TimeMmasked_entriesAutoencoder(D, L, LARGER)
     assert (len(larger.decoder_blocks), larger.decoder_embed.out_features) == (2, 128)
     assert larger.decoder_blocks[0].attn.heads == 4
-    assert TimeMaskedAutoencoder(D, L, PAPER).cls_token is None
-    decoder = FeatureMaskedDecoder(D, L, LARGER)
+    assert TimeMmasked_entriesAutoencoder(D, L, PAPER).cls_token is None
+    decoder = FeatureMmasked_entriesDecoder(D, L, LARGER)
     assert (len(decoder.blocks), decoder.embed.out_features) == (2, 128)
 
 
-def test_bad_sizes_are_refused():
+def test_invalid_sizes_raise():
     with pytest.raises(ValueError, match="width=130 is not a multiple of heads=4"):
         AutoencoderSize(width=130)
     with pytest.raises(ValueError, match="decoder_width=64 is not a multiple of decoder_heads=3"):
@@ -197,7 +201,7 @@ def test_bad_sizes_are_refused():
 
 
 @pytest.mark.parametrize("mask_type", ["time", "feature"])
-def test_a_window_of_nothing_but_padding_predicts_finite_values(mask_type):
+def test_a_window_of_padding_only_has_finite_predictions(mask_type):
     bonus = mimex.MIMEx(D, L, mask_type=mask_type, size=COMPACT)
     valid = torch.arange(L) >= torch.tensor([[0], [L]])  # a full window and an empty one
     rewards = bonus.reward(Window(torch.randn(2, L, D), valid))
@@ -206,7 +210,7 @@ def test_a_window_of_nothing_but_padding_predicts_finite_values(mask_type):
 
 
 def test_published_padding_scores_zeros_like_data():
-    """Fault 8: by default padding is no target; the paper-faithful setting asks for it."""
+    """Padding is not a target by default; the published setting scores it."""
     valid = torch.tensor([[False, False, True, True, True]])
     features = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0))
     features = features * valid.unsqueeze(2)
@@ -219,7 +223,7 @@ def test_published_padding_scores_zeros_like_data():
 
 
 def deterministic_system(steps, seed):
-    """A point that goes exactly where its random action sends it; windows of four steps."""
+    """A point that moves exactly by its random action; windows of four steps."""
     g = torch.Generator().manual_seed(seed)
     actions = torch.randn(steps, 4, 2, generator=g)
     positions = actions.cumsum(1) * 0.5
@@ -241,21 +245,21 @@ def test_conditioning_on_actions_removes_the_reward_of_action_noise():
     assert unexplained > 0.2
 
 
-def test_an_action_is_seen_where_its_step_is_hidden():
+def test_the_action_of_a_mmasked_entries_step_is_an_input():
     bonus = mimex.MIMEx(3, 4, action_dim=2, mask_type="time")
     g = torch.Generator().manual_seed(0)
     features, actions = torch.randn(8, 4, 3, generator=g), torch.randn(8, 4, 2, generator=g)
     hidden = torch.zeros(8, 4, dtype=torch.bool)
     hidden[:, 2] = True
     expected = loss_of(bonus.network, features, hidden, actions=actions)
-    for place in range(4):  # the hidden step's own action matters as the others' do
+    for position in range(4):  # the masked step's own action matters, too
         moved = actions.clone()
-        moved[:, place] += 1.0
+        moved[:, position] += 1.0
         changed = loss_of(bonus.network, features, hidden, actions=moved)
-        assert not torch.allclose(expected, changed, atol=1e-5), place
+        assert not torch.allclose(expected, changed, atol=1e-5), position
 
 
-def test_actions_are_required_where_they_condition():
+def test_actions_are_required_with_action_dim():
     bonus = mimex.MIMEx(3, 4, action_dim=2)
     with pytest.raises(ValueError, match="uses actions"):
         bonus.reward(Window(torch.randn(8, 4, 3)))
@@ -265,11 +269,11 @@ def test_actions_are_required_where_they_condition():
 
 @pytest.mark.parametrize(("length", "ratio"), [(2, 0.5), (3, 2 / 3), (4, 0.75), (6, 5 / 6)])
 def test_the_effective_ratio_of_every_studied_length(length, ratio):
-    """Fault 6: windows of two steps crashed; fault 5: the ratio silently differed by length."""
+    """In the released code windows of two steps crashed, and the ratio differed by length."""
     bonus = mimex.MIMEx(3, length, mask_type="time")
     window = Window(torch.randn(8, length, 3, generator=torch.Generator().manual_seed(0)))
-    paid, _ = bonus.learn(window)
-    assert (paid > 0).all()
+    rewards, _ = bonus.learn(window)
+    assert (rewards > 0).all()
     assert bonus.effective_ratio == pytest.approx(ratio)
 
 
@@ -282,18 +286,20 @@ def test_a_tube_mask_is_chosen_by_its_type():
 
 
 @pytest.mark.parametrize("mask_type", ["time", "feature", "tube"])
-def test_a_reconstruction_uses_the_mask_of_the_reward_and_changes_nothing(mask_type):
+def test_reconstructions_use_the_masks_of_the_reward_and_change_no_state(mask_type):
     bonus = mimex.MIMEx(3, length=4, mask_type=mask_type, seed=1)
     window = mimex.Window(torch.randn(6, 4, 3))
     hidden, filled = bonus.reconstruct(window)
     again, _ = bonus.reconstruct(window)
     assert torch.equal(hidden, again)
     squares = (filled - window.features).square()  # zero where nothing is hidden
-    asked = hidden.view(6, 4, -1).expand(6, 4, 3)
-    torch.testing.assert_close(squares.sum((1, 2)) / asked.sum((1, 2)), bonus.reward(window))
+    masked_entries = hidden.view(6, 4, -1).expand(6, 4, 3)
+    torch.testing.assert_close(
+        squares.sum((1, 2)) / masked_entries.sum((1, 2)), bonus.reward(window)
+    )
 
 
-def test_published_weights_are_trained_from_there():
+def test_published_weights_are_the_starting_point_of_training():
     settings = {"mask_type": "time", "size": RELEASED}
     source = mimex.MIMEx(3, length=4, seed=5, **settings).network.state_dict()
     bonus = mimex.MIMEx(3, length=4, seed=1, **settings)
@@ -303,7 +309,7 @@ def test_published_weights_are_trained_from_there():
     assert not torch.equal(bonus.network.cls_token, source["cls_token"])
 
 
-def test_published_weights_of_another_size_are_refused_with_the_remedy():
+def test_published_weights_of_another_size_raise_with_the_remedy():
     source = mimex.MIMEx(3, length=4, mask_type="time", size=RELEASED).network.state_dict()
     bonus = mimex.MIMEx(3, length=4, mask_type="time")
     before = bonus.state_dict()["network"]
@@ -312,6 +318,6 @@ def test_published_weights_of_another_size_are_refused_with_the_remedy():
     assert all(torch.equal(before[name], w) for name, w in bonus.network.state_dict().items())
 
 
-def test_published_weights_need_a_known_width():
+def test_published_weights_require_feature_dim():
     with pytest.raises(ValueError, match="feature_dim"):
         mimex.MIMEx(length=4).load_published({})

@@ -1,4 +1,4 @@
-"""A bonus of one's own, named by its module, is one of the command line's."""
+"""Your own bonus, named by its module, works on the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mimex.bonus.prediction import Shared
 
 
 class Slow(RND):
-    """RND that is in no hurry."""
+    """RND with a low learning rate."""
 
 
 class Half(MIMEx):
@@ -53,19 +53,19 @@ def train(folder: Path, command: str) -> None:
     )
 
 
-def test_a_whole_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_import_path_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BONUSES, "mine", "mimex.bonus.rnd:RND")
     assert bonus_class("mine") is RND
 
 
-def test_it_trains_from_a_script_with_its_settings(tmp_path: Path) -> None:
+def test_a_script_trains_with_the_settings_of_its_bonus(tmp_path: Path) -> None:
     train(tmp_path, "train gym/mimex/DeepSea-v0 --bonus slow --slow.lr 1e-5 --steps 512 --envs 4")
     saved = json.loads((tmp_path / "run" / "config.json").read_text())
     assert saved["bonus"] == "slow"
     assert saved["slow"]["lr"] == 1e-5
 
 
-def test_it_trains_with_an_encoder_that_changes_the_number_of_features(tmp_path: Path) -> None:
+def test_a_bonus_with_an_encoder_of_another_width_trains(tmp_path: Path) -> None:
     command = "train gym/mimex/FlagCar-v0 --bonus half --envs 4 --loop.rollout-steps 32"
     train(tmp_path, f"{command} --steps 512 --eval.every 256")
     train(tmp_path, f"{command} --steps 1024 --eval.every 256")  # continues

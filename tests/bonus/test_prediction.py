@@ -1,4 +1,4 @@
-"""What every masked-prediction bonus promises, run over all of them."""
+"""Common behavior of all masked-prediction bonuses."""
 
 import copy
 import math
@@ -67,7 +67,7 @@ def same_state(one, other):
     )
 
 
-def test_reward_is_pure(make):
+def test_reward_has_no_side_effects(make):
     bonus = make()
     before, world = bonus.state_dict(), torch.get_rng_state()
     first = bonus.reward(windows())
@@ -83,15 +83,15 @@ def test_learn_returns_the_rewards_from_before_the_step(make):
     bonus = make()
     for seed in range(3):
         window = windows(seed, padded=True)
-        said = bonus.reward(window)
-        paid, metrics = bonus.learn(window)
-        assert torch.allclose(paid, said, atol=1e-6)
-        assert metrics["bonus/mean"] == pytest.approx(float(paid.mean()), abs=1e-6)
+        expected = bonus.reward(window)
+        rewards, metrics = bonus.learn(window)
+        assert torch.allclose(rewards, expected, atol=1e-6)
+        assert metrics["bonus/mean"] == pytest.approx(float(rewards.mean()), abs=1e-6)
         assert bonus.steps == seed + 1
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "e3b"])  # of an episode
-def test_learning_makes_what_was_seen_less_novel_than_what_was_not(name):
+def test_training_lowers_the_reward_of_seen_windows_more_than_of_unseen_ones(name):
     bonus = MAKERS[name](lr=3e-3)
     seen = windows(1, batch=16)
     start = float(bonus.reward(seen).mean())
@@ -123,7 +123,7 @@ def test_an_interrupted_loop_continues_bit_for_bit(make):
         interrupted.learn(windows(seed), 0.5)
     saved = copy.deepcopy(interrupted.state_dict())
     interrupted.learn(windows(99))  # lost
-    resumed = make(seed=77)  # another start, overwritten by the state
+    resumed = make(seed=77)  # another seed, overwritten by the state
     resumed.load_state_dict(saved)
     for seed in range(4, 8):
         a, metrics_a = straight.learn(windows(seed, padded=True), 0.5)
@@ -133,25 +133,25 @@ def test_an_interrupted_loop_continues_bit_for_bit(make):
     assert same_state(straight.state_dict(), resumed.state_dict())
 
 
-def test_train_fraction_scores_all_and_trains_on_a_part(make):
+def test_train_fraction_scores_all_windows_and_trains_on_some(make):
     bonus = make()
-    paid, metrics = bonus.learn(windows(), train_fraction=0.25)
-    assert torch.allclose(paid, make().reward(windows()), atol=1e-6)
+    rewards, metrics = bonus.learn(windows(), train_fraction=0.25)
+    assert torch.allclose(rewards, make().reward(windows()), atol=1e-6)
     assert metrics["bonus/trained"] == B // 4
-    # Training on a part of identical windows is training on the whole of them.
+    # Training on some of identical windows equals training on all of them.
     alike = windows(batch=8)
     alike = Window(
         *(x[:1].expand(8, *x.shape[1:]) for x in (alike.features, alike.valid, alike.actions))
     )
     whole, part = make(), make()
-    if not hasattr(whole.mask, "ratio"):  # no random mask: the gradients must be the same
+    if not hasattr(whole.mask, "ratio"):  # no random mask: gradients must be equal
         whole.learn(alike)
         part.learn(alike, 0.5)
         for p, q in zip(whole.network.parameters(), part.network.parameters(), strict=True):
             assert torch.allclose(p, q, atol=1e-6)
 
 
-def test_chunks_change_nothing(make, monkeypatch):
+def test_chunk_size_does_not_change_results(make, monkeypatch):
     whole, chunked = make(), make()
     a, metrics_a = whole.learn(windows(padded=True), 0.6)
     monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", 7)
@@ -163,7 +163,7 @@ def test_chunks_change_nothing(make, monkeypatch):
             assert torch.allclose(p.grad, q.grad, atol=1e-6)
 
 
-def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
+def test_the_number_of_threads_does_not_change_results(make, monkeypatch):
     monkeypatch.setattr("mimex.bonus.prediction.CHUNK_WINDOWS", 7)
     results = []
     before = torch.get_num_threads()
@@ -171,23 +171,23 @@ def test_threads_change_nothing_bit_for_bit(make, monkeypatch):
         for workers in (1, 3):
             use_workers(workers)
             bonus = make()
-            paid = [bonus.learn(windows(seed, padded=True), 0.7)[0] for seed in range(3)]
-            results.append((paid, bonus.state_dict()))
+            rewards = [bonus.learn(windows(seed, padded=True), 0.7)[0] for seed in range(3)]
+            results.append((rewards, bonus.state_dict()))
     finally:
         use_workers(1)
         torch.set_num_threads(before)
-    (paid, state), (other_paid, other_state) = results
-    assert all(torch.equal(a, b) for a, b in zip(paid, other_paid, strict=True))
+    (rewards, state), (other_rewards, other_state) = results
+    assert all(torch.equal(a, b) for a, b in zip(rewards, other_rewards, strict=True))
     assert same_state(state, other_state)
 
 
-def test_padding_never_counts(make):
+def test_padding_has_no_effect(make):
     bonus = make()
     window = windows(padded=True)
     garbage = torch.where(window.valid.unsqueeze(2), window.features, torch.full((), 1e4))
     changed = Window(garbage, window.valid, window.actions)
     assert torch.allclose(bonus.reward(window), bonus.reward(changed), atol=1e-5)
-    # NaN in padding is no data either.
+    # NaN in padding is ignored, too.
     nan = Window(
         torch.where(window.valid.unsqueeze(2), window.features, torch.full((), float("nan"))),
         window.valid,
@@ -202,14 +202,14 @@ def test_empty_windows_have_no_reward_and_no_gradient(make):
         torch.zeros(4, L, D), torch.zeros(4, L, dtype=torch.bool), torch.zeros(4, L, A)
     )
     before = {k: v.clone() for k, v in bonus.network.state_dict().items()}
-    paid, _ = bonus.learn(nothing)
-    assert (paid == 0).all()
+    rewards, _ = bonus.learn(nothing)
+    assert (rewards == 0).all()
     for name, value in bonus.network.state_dict().items():
         assert torch.equal(value, before[name]), name
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_nan_is_refused_with_its_place_and_changes_nothing(make, poison):
+def test_nan_raises_with_its_position_and_changes_nothing(make, poison):
     bonus = make()
     bonus.learn(windows())
     before = bonus.state_dict()
@@ -220,7 +220,7 @@ def test_nan_is_refused_with_its_place_and_changes_nothing(make, poison):
     assert same_state(before, bonus.state_dict())
 
 
-def test_bad_windows_are_refused(make):
+def test_invalid_windows_raise(make):
     bonus = make()
     actions = windows().actions
     for window, message in [
@@ -235,7 +235,7 @@ def test_bad_windows_are_refused(make):
         bonus.learn(windows(), train_fraction=0)
 
 
-def test_states_of_another_kind_or_shape_are_refused_and_change_nothing(make):
+def test_states_of_another_class_or_shape_raise_and_change_nothing(make):
     bonus = make()
     bonus.learn(windows())
     before = bonus.state_dict()
@@ -267,7 +267,7 @@ def test_the_first_batch_is_normalized_by_its_own_statistics(name, call):
     """By hand: mean 0, standard deviation 1 over the valid steps, clipped to 5."""
     window, factors = windows(batch=64, padded=True), torch.logspace(-3, 3, D)
     raw = window.features * factors + 10 * factors
-    raw[7, -1, 0] = 1e3  # far out
+    raw[7, -1, 0] = 1e3  # an outlier
     seen = raw[window.valid]
     expected = ((raw - seen.mean(0)) / seen.std(0, correction=0)).clamp(-5, 5)
     expected *= window.valid.unsqueeze(2)
@@ -282,7 +282,7 @@ def test_the_first_batch_is_normalized_by_its_own_statistics(name, call):
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "mimex-normalized"])
-def test_whether_features_are_normalized_must_be_as_it_was_saved(name):
+def test_loading_a_state_with_another_normalize_setting_raises(name):
     for normalize in (True, False):
         saved, other = MAKERS[name](normalize=normalize), MAKERS[name](normalize=not normalize)
         saved.learn(windows())
@@ -294,23 +294,23 @@ def test_whether_features_are_normalized_must_be_as_it_was_saved(name):
 
 
 def test_a_bonus_stays_on_its_device(make):
-    """With another default device, a tensor made without saying where would be told apart."""
+    """With another default device, tensors created without a device would be on the wrong one."""
     bonus = make(device="cpu")
     window = windows(padded=True)
     starts = torch.ones(B, dtype=torch.bool)
     use_workers(1)  # modes belong to a thread
     with torch.device("meta"), OnDevice("cpu") as seen:
-        paid, _ = bonus.learn(window, 0.5)
+        rewards, _ = bonus.learn(window, 0.5)
         assert torch.equal(bonus.reward(window), bonus.reward(window))
         if isinstance(bonus, EpisodicReward):
             bonus.follow(window, starts)
         bonus.load_state_dict(bonus.state_dict())
-    assert paid.device.type == "cpu"
+    assert rewards.device.type == "cpu"
     assert seen.tensors > 50
 
 
 class OnDevice(TorchDispatchMode):
-    """Every tensor that an operation makes has to be on one device."""
+    """All tensors of an operation must be on one device."""
 
     def __init__(self, device):
         super().__init__()
@@ -336,7 +336,7 @@ LAZY = {
 
 
 def calls(bonus, make_window=windows):
-    """What the calls of a bonus return: scored, learned, scored again, and followed."""
+    """The results of a bonus: reward, learn, reward again, and follow."""
     found = [bonus.reward(make_window(0)), *bonus.learn(make_window(1), 0.5)]
     found += [*bonus.learn(make_window(2)), bonus.reward(make_window(3))]
     if isinstance(bonus, EpisodicReward):
@@ -351,7 +351,7 @@ def assert_same(found, expected):
 
 
 def test_inference_mode_changes_nothing(make):
-    """Not where a bonus is made, nor where its windows are, nor where it learns."""
+    """Neither in construction, nor for windows, nor in training."""
     expected = calls(straight := make())
     with torch.inference_mode():
         bonus = make()
@@ -364,7 +364,7 @@ def test_inference_mode_changes_nothing(make):
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_networks_may_be_made_by_a_first_window_in_inference_mode(name):
+def test_networks_can_be_built_in_inference_mode(name):
     with torch.inference_mode():
         found = calls(LAZY[name]())
     assert_same(found, calls(LAZY[name]()))
@@ -377,7 +377,7 @@ def test_autocast_changes_nothing(make):
     assert same_state(bonus.state_dict(), straight.state_dict())
 
 
-def test_the_default_type_of_numbers_changes_nothing(make):
+def test_the_default_dtype_changes_nothing(make):
     expected = calls(straight := make())
     torch.set_default_dtype(torch.float64)
     try:
@@ -391,7 +391,7 @@ def test_the_default_type_of_numbers_changes_nothing(make):
         assert weights.dtype == straight.network.state_dict()[name].dtype == torch.float32
 
 
-def test_threads_take_turns(make):
+def test_concurrent_calls_are_serialized(make):
     bonus = make()
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(bonus.learn, windows(seed)) for seed in range(24)]
@@ -418,7 +418,7 @@ def test_a_pickled_bonus_continues_as_a_copy(make):
 
 
 class Halving(mimex.RND):
-    """Its encoder is a method of its own."""
+    """A bonus whose encoder is one of its methods."""
 
     def __init__(self):
         super().__init__(length=L, encoder=self.half)
@@ -429,7 +429,7 @@ class Halving(mimex.RND):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda bonus: pickle.loads(pickle.dumps(bonus))])
-def test_a_copy_has_an_encoder_of_its_own(copied):
+def test_a_copy_has_its_own_encoder(copied):
     bonus = Halving()
     rewards = bonus.learn(windows())[0]
     made = copied(bonus)
@@ -450,7 +450,7 @@ def test_a_bonus_learns_in_a_spawned_process(name):
     process = context.Process(target=learn_elsewhere, args=(bonus, results))
     process.start()
     while results.empty():
-        assert process.exitcode in (None, 0)  # it has failed, and puts nothing
+        assert process.exitcode in (None, 0)  # the process has failed without a result
         process.join(0.1)
     found = results.get()
     process.join()
@@ -460,7 +460,7 @@ def test_a_bonus_learns_in_a_spawned_process(name):
         torch.testing.assert_close(torch.tensor(one), other)
 
 
-def test_chunks_cover_all_rows_once_in_order_and_wide_windows_come_in_smaller_ones():
+def test_chunks_cover_all_rows_in_order_and_are_smaller_for_wide_windows():
     bonus = mimex.RND(27, L)
     for width, size in ((27, CHUNK_WINDOWS), (39_200, 64)):
         bonus.feature_dim = width
@@ -472,8 +472,8 @@ def test_chunks_cover_all_rows_once_in_order_and_wide_windows_come_in_smaller_on
 
 @pytest.mark.parametrize("name", LAZY)
 @pytest.mark.parametrize("call", ["reward", "learn"])
-def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
-    """Its sizes are taken from the first window, but not from one that it cannot use."""
+def test_an_invalid_first_window_does_not_change_a_bonus(name, call):
+    """Sizes are inferred from the first valid window."""
     bonus, fresh = LAZY[name](), LAZY[name]()
     before = bonus.state_dict()
     good, other = windows(), Window(torch.randn(B, L, D + 2), actions=torch.randn(B, L, A))
@@ -495,7 +495,7 @@ def test_a_first_window_that_is_refused_leaves_a_bonus_as_it_was(name, call):
         *("pseudocount", "disagreement", "e3b"),
     ],
 )
-def test_a_state_broken_in_any_place_changes_nothing(name):
+def test_loading_a_corrupted_state_changes_nothing(name):
     small = {"size": AutoencoderSize(8, 1, 2, 8, 1, 2)} if "mimex" in name else {}
     makers = {
         "mimex-normalized": lambda: mimex.MIMEx(D, L, normalize=True, **small),
@@ -516,7 +516,7 @@ def test_a_state_broken_in_any_place_changes_nothing(name):
     assert torch.equal(bonus.reward(windows()), saved.reward(windows()))
 
 
-def test_numbers_that_are_not_finite_are_not_loaded(make):
+def test_states_with_non_finite_values_are_not_loaded(make):
     bonus = make()
     bonus.learn(windows())
     before = bonus.state_dict()
@@ -532,12 +532,12 @@ def test_numbers_that_are_not_finite_are_not_loaded(make):
             assert same_state(before, bonus.state_dict())
 
 
-def test_complex_features_are_refused(make):
+def test_complex_features_raise(make):
     with pytest.raises(TypeError, match="features has complex numbers"):
         make().reward(Window(torch.zeros(B, L, D, dtype=torch.complex64)))
 
 
-def test_feature_dim_is_taken_from_the_first_window():
+def test_feature_dim_is_inferred_from_the_first_window():
     bonus = mimex.MIMEx()
     given = mimex.MIMEx(D)
     assert torch.equal(bonus.reward(windows()), given.reward(windows()))
@@ -562,19 +562,19 @@ def test_discrete_observations_are_one_hot():
         mimex.RND(length=L).reward(Window(codes))
 
 
-def test_images_go_through_a_given_encoder_without_gradient():
+def test_images_are_encoded_without_gradient():
     encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, D))
     images = torch.randint(0, 256, (B, L, 3, 2, 2), dtype=torch.uint8)
     bonus = mimex.MIMEx(D, L, encoder=lambda x: encoder(x.float() / 255))
-    paid, _ = bonus.learn(Window(images))
+    rewards, _ = bonus.learn(Window(images))
     with torch.no_grad():
         features = encoder(images.flatten(0, 1).float() / 255).view(B, L, D)
-    assert torch.allclose(paid, mimex.MIMEx(D, L).reward(Window(features)), atol=1e-6)
+    assert torch.allclose(rewards, mimex.MIMEx(D, L).reward(Window(features)), atol=1e-6)
     assert encoder[1].weight.grad is None
 
 
 def test_masks_are_averaged_by_their_number():
-    """Fault 1 of the released code: the average over K masks was divided by K - 1."""
+    """The released code divided the sum over K masks by K - 1."""
     torch.manual_seed(0)
     one = mimex.MIMEx(D, L, mask=TimeMask(0.5))
     for masks in (2, 5):
@@ -587,7 +587,7 @@ def test_masks_are_averaged_by_their_number():
         )
 
 
-def test_every_mask_of_a_window_is_hand_averaged_over_those_that_hide_something():
+def test_the_reward_averages_over_masks_that_mask_a_valid_step():
     bonus = mimex.MIMEx(D, L, mask=TimeMask(0.5), masks=3)
     window = windows(padded=True)
     rewards = bonus.reward(window)

@@ -4,7 +4,7 @@ import mimex
 from mimex.types import Window
 
 
-def test_reward_is_the_textbook_formula():
+def test_reward_equals_the_formula_of_the_paper():
     rnd = mimex.RND(4)
     states = torch.randn(32, 1, 4, generator=torch.Generator().manual_seed(0))
     target, predictor = rnd.network["target"], rnd.network["predictor"]
@@ -36,7 +36,7 @@ def test_the_target_never_learns():
     assert not any(p.requires_grad for p in after)
 
 
-def test_only_the_newest_step_counts():
+def test_only_the_newest_step_is_scored():
     rnd = mimex.RND(4, length=3)
     features = torch.randn(8, 3, 4)
     changed = features.clone()
@@ -45,7 +45,7 @@ def test_only_the_newest_step_counts():
 
 
 def test_settings_are_used():
-    """Fault 11: baselines read their settings and ignored them."""
+    """The released code ignored the settings of baselines."""
     rnd = mimex.RND(4, hidden=(17,), output_dim=5, lr=0.5)
     assert rnd.network["predictor"][0].out_features == 17
     assert rnd.network["target"][-1].out_features == 5

@@ -13,7 +13,7 @@ UNIT = math.sqrt(1 - 0.99**2)
 
 
 def warmed_up(scale=None, envs=1):
-    """A scale that has seen nothing but zeros during its warm-up."""
+    """A scale after a warm-up with zeros."""
     scale = scale or BonusScale(1.0)
     scale.combine(torch.zeros(WARMUP, envs), torch.zeros(WARMUP, envs))
     return scale
@@ -23,22 +23,22 @@ def noise(*shape, seed=0):
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_raw_bonus_is_weighed_by_beta_and_both_streams_are_kept():
+def test_the_raw_bonus_is_weighted_by_beta_and_both_rewards_are_returned():
     scale = BonusScale(0.5, normalize=False)
     rewards = scale.combine(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0]))
     assert rewards.total.tolist() == [3.0, 5.0]
     assert rewards.extrinsic.tolist() == [1.0, 2.0]
     assert rewards.intrinsic.tolist() == [2.0, 3.0]
-    assert len(rewards) == 3  # as loops take them apart
+    assert len(rewards) == 3  # can be unpacked
 
 
-def test_nothing_is_rewarded_before_the_warm_up_is_over():
+def test_there_is_no_bonus_during_the_warm_up():
     rewards = BonusScale(1.0).combine(torch.zeros(WARMUP + 1, 2), 1e6 * noise(WARMUP + 1, 2))
     assert not rewards.intrinsic[:WARMUP].any()
     assert rewards.intrinsic[WARMUP].any()
 
 
-def test_the_normalized_bonus_by_hand():
+def test_the_normalized_bonus_matches_a_hand_computed_value():
     """A step of two environments after a warm-up of zeros."""
     scale = warmed_up(BonusScale(0.5), envs=2)
     intrinsic = scale.combine(torch.zeros(2), torch.tensor([1.0, 3.0])).intrinsic
@@ -47,15 +47,15 @@ def test_the_normalized_bonus_by_hand():
     torch.testing.assert_close(intrinsic, 0.5 * UNIT * torch.tensor([1.0, 3.0]) / rms)
 
 
-def test_the_scale_follows_a_bonus_that_falls():
-    """Raw bonuses fall to a thousandth while a model learns; what is new still counts."""
+def test_the_scale_tracks_a_falling_bonus():
+    """Raw bonuses fall to a thousandth in training; a novel state is still rewarded."""
     steps = 6_000
     raw = torch.logspace(0, -3, steps).unsqueeze(1) * noise(steps, 8)
     intrinsic = BonusScale(1.0).combine(torch.zeros(steps, 8), raw).intrinsic.mean(1)
     assert float(intrinsic[-500:].mean()) > 0.3 * float(intrinsic[WARMUP : WARMUP + 500].mean())
 
 
-def test_rare_events_are_rewarded_in_full_and_their_returns_have_a_standard_deviation_of_beta():
+def test_returns_of_rare_bonuses_have_a_standard_deviation_of_beta():
     """One step in a thousand has a bonus."""
     steps, envs, rate, gamma = 4_000, 512, 0.001, 0.99
     events = noise(steps, envs) < rate
@@ -69,12 +69,12 @@ def test_rare_events_are_rewarded_in_full_and_their_returns_have_a_standard_devi
     assert float(torch.stack(found[2_000:]).std()) == pytest.approx(2.0, rel=0.2)
 
 
-def test_beta_is_reduced_while_the_task_is_rewarding_and_returns_when_it_no_longer_is():
+def test_beta_is_reduced_while_there_is_extrinsic_reward_and_recovers():
     scale = BonusScale(1.0, reward_decay=0.1)
     quiet, rewarded = torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.0, 0.5]])
     bonus = torch.ones(1, 2)
     scale.combine(quiet, bonus)
-    assert scale.beta == 1.0  # costs are no reward
+    assert scale.beta == 1.0  # costs are not rewards
     scale.combine(rewarded, bonus)
     assert scale.beta == 0.1
     scale.combine(quiet.expand(HALF_LIFE - 1, 2), bonus.expand(HALF_LIFE - 1, 2))
@@ -99,7 +99,7 @@ def test_the_survival_bonus_cancels_the_mean_cost():
 
 @settings(deadline=None, max_examples=50)
 @given(size=st.floats(-6, 6), envs=st.integers(1, 3), seed=st.integers(0, 99))
-def test_what_is_rewarded_does_not_depend_on_the_size_of_the_bonus(size, envs, seed):
+def test_the_reward_does_not_depend_on_the_size_of_the_bonus(size, envs, seed):
     raw = noise(WARMUP + 20, envs, seed=seed)
     one = BonusScale().combine(torch.ones_like(raw), raw)
     other = BonusScale().combine(torch.ones_like(raw), raw * 10**size)
@@ -107,8 +107,8 @@ def test_what_is_rewarded_does_not_depend_on_the_size_of_the_bonus(size, envs, s
 
 
 @pytest.mark.parametrize("envs", [1, 4, 8])
-def test_the_start_cannot_spike(envs):
-    """At the n-th step no bonus is more than sqrt(n * envs) times the rms, recent steps first."""
+def test_there_are_no_spikes_at_the_start(envs):
+    """At the n-th step no bonus exceeds sqrt(n * envs) times the rms."""
     raw = noise(WARMUP + 50, envs) ** 8
     scale = BonusScale(1.0)
     earned = torch.stack([scale.combine(torch.ones(envs), row).intrinsic for row in raw])
@@ -116,7 +116,7 @@ def test_the_start_cannot_spike(envs):
     assert bool((earned[WARMUP:].amax(1) <= most + 1e-6).all())
 
 
-def test_step_by_step_equals_rollout_at_once():
+def test_step_by_step_equals_one_call_per_rollout():
     bonus, reward = noise(WARMUP + 6, 3), noise(WARMUP + 6, 3, seed=1) - 0.5
     at_once, stepwise = (BonusScale(survival_bonus=1.0, reward_decay=1.0) for _ in range(2))
     expected = at_once.combine(reward, bonus)
@@ -126,7 +126,7 @@ def test_step_by_step_equals_rollout_at_once():
     assert at_once.state_dict() == stepwise.state_dict()
 
 
-def test_without_update_nothing_is_taken_in():
+def test_without_update_the_statistics_do_not_change():
     scale = warmed_up(envs=2)
     scale.combine(torch.ones(2), torch.tensor([0.0, 2.0]))
     before = scale.state_dict()
@@ -135,7 +135,7 @@ def test_without_update_nothing_is_taken_in():
     assert scale.state_dict() == before
 
 
-def test_integers_and_booleans_are_numbers():
+def test_integer_and_boolean_rewards_are_accepted():
     rewards = BonusScale(0.5, normalize=False).combine(np.array([1, -1]), np.array([2, 0]))
     assert rewards.total.tolist() == [2.0, -1.0]
     rewards = BonusScale(0.5).combine(np.array([True, False]), torch.tensor([0.0, 0.0]))
@@ -143,7 +143,7 @@ def test_integers_and_booleans_are_numbers():
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
-def test_no_steps_change_nothing(shape):
+def test_an_empty_batch_changes_nothing(shape):
     scale = warmed_up()
     before = scale.state_dict()
     assert scale.combine(torch.zeros(shape), torch.zeros(shape)).total.shape == shape
@@ -169,7 +169,7 @@ def test_beta_follows_its_schedule_in_environment_steps(schedule, half):
     assert seen == pytest.approx([1.0, half, end, end])
 
 
-def test_cosine_by_hand():
+def test_the_cosine_schedule_matches_a_hand_computed_value():
     scale = BonusScale(1.0, schedule="cosine", final_beta=0.0, over_steps=3)
     scale.combine(torch.zeros(1), torch.zeros(1))
     assert scale.beta == pytest.approx(0.75)  # (1 + cos(pi / 3)) / 2
@@ -188,7 +188,7 @@ def test_state_continues_bit_for_bit():
     assert straight.beta == resumed.beta
 
 
-def test_a_state_that_does_not_fit_changes_nothing():
+def test_a_mismatched_state_raises_and_changes_nothing():
     scale = BonusScale()
     scale.combine(torch.ones(4), torch.rand(4))
     before = scale.state_dict()
@@ -207,7 +207,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     assert assert_refused_or_loaded(scale, before) == 4 * len(before)
 
 
-def test_bad_input_is_refused_with_step_and_environment():
+def test_invalid_input_raises_with_step_and_environment():
     scale = BonusScale()
     bonus = torch.ones(3, 2)
     bonus[2, 1] = float("nan")
@@ -232,7 +232,7 @@ def test_bad_input_is_refused_with_step_and_environment():
             BonusScale(**arguments)
 
 
-def test_steps_without_a_score_leave_the_rms_alone():
+def test_steps_without_a_score_do_not_enter_the_rms():
     scale, alone = BonusScale(), BonusScale()
     scored = torch.tensor([[True, True, False]]).expand(70, 3)
     bonus = torch.tensor([[2.0, 4.0, 0.0]]).expand(70, 3)

@@ -12,8 +12,8 @@ from mimex.bonus.surprise import surprisal
 CODES = 100
 
 
-def test_surprisal_by_hand():
-    logits = torch.tensor([[3.0, 1.0, 1e-30]]).log()  # probabilities 3/4, 1/4 and none
+def test_surprisal_matches_hand_computed_values():
+    logits = torch.tensor([[3.0, 1.0, 1e-30]]).log()  # probabilities 3/4, 1/4 and 0
     likelihood, beyond = surprisal(
         logits, torch.tensor([[0.0, 1.0, 0.0]]), torch.ones(1, 3, dtype=torch.bool)
     )
@@ -22,7 +22,7 @@ def test_surprisal_by_hand():
     assert float(beyond) == pytest.approx(math.log(4) - entropy)
 
 
-def test_features_that_are_not_masked_take_no_part():
+def test_visible_features_are_not_scored():
     codes, hidden = torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[True, True, False]])
     likelihood, _ = surprisal(torch.tensor([[0.0, 0.0, 50.0]]), codes, hidden)
     assert float(likelihood) == pytest.approx(math.log(2))
@@ -35,8 +35,8 @@ def test_features_that_are_not_masked_take_no_part():
     "make", [mimex.MIMEx, mimex.PseudoCount, lambda n, **kw: mimex.MIMEx(n, masks=2, **kw)]
 )
 @pytest.mark.parametrize("integers", [False, True])
-def test_codes_never_seen_score_ten_times_those_seen(make, integers):
-    """By squared error 1.02 times (findings of the drop-in trial)."""
+def test_unseen_codes_score_ten_times_as_high_as_seen_ones(make, integers):
+    """With squared error the ratio is 1.02."""
     rng = np.random.default_rng(0)
     settings = {"normalize": True} if integers else {"discrete_obs": True}
     bonus = make(CODES, length=5, **settings)
@@ -48,7 +48,7 @@ def test_codes_never_seen_score_ten_times_those_seen(make, integers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("side", "turn", "seed"), [(6, 1.0, 1), (16, 0.2, 3)])
-def test_contrast_holds_on_larger_grids_and_straighter_walks(side, turn, seed):
+def test_unseen_codes_score_higher_on_larger_grids_and_straighter_walks(side, turn, seed):
     rng = np.random.default_rng(seed)
     bonus = mimex.MIMEx(side**2, length=5, discrete_obs=True, seed=seed)
     for _ in range(100):
@@ -68,26 +68,26 @@ def test_a_first_batch_that_looks_one_hot_does_not_make_observations_discrete(ki
 
 
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
-def test_observations_are_discrete_where_the_argument_or_integers_say_so(kind):
+def test_observations_are_discrete_by_argument_or_integer_dtype(kind):
     rng = np.random.default_rng(0)
-    said, integers = kind(CODES, 5, discrete_obs=True, seed=1), kind(CODES, 5, seed=1)
+    by_argument, integers = kind(CODES, 5, discrete_obs=True, seed=1), kind(CODES, 5, seed=1)
     window = walk(rng, 8)
-    rewards = said.learn(window)[0]
+    rewards = by_argument.learn(window)[0]
     assert torch.equal(rewards, integers.learn(Window(window.features.argmax(2)))[0])
     assert integers.discrete_obs
     assert not torch.equal(rewards, kind(CODES, 5, seed=1).learn(window)[0])
     for features in (torch.randn(4, 5, CODES), torch.eye(CODES)[:5].cumsum(0).expand(4, 5, CODES)):
         with pytest.raises(ValueError, match="make the bonus with discrete_obs=False"):
-            said.learn(Window(features))
+            by_argument.learn(Window(features))
 
 
-def test_features_of_an_encoder_are_no_codes():
+def test_encoded_features_are_not_discrete():
     bonus = mimex.MIMEx(discrete_obs=True, encoder=lambda x: x.float() + 0.5)
     assert bonus.learn(walk(np.random.default_rng(0), 8))[0].isfinite().all()
     assert not bonus.categorical
 
 
-def test_several_discrete_values_are_codes_too():
+def test_multi_discrete_observations_are_discrete():
     codes = torch.cat([torch.eye(3)[torch.randint(3, (8, 5))], torch.eye(4)[:1].expand(8, 5, 4)], 2)
     bonus = mimex.MIMEx(lr=1e-3, discrete_obs=True)
     first, _ = bonus.learn(Window(codes))
@@ -107,17 +107,17 @@ def test_a_bonus_of_codes_is_saved_and_continues(kind):
 
 
 @pytest.mark.parametrize("mask_type", ["time", "feature"])
-def test_what_is_filled_in_are_probabilities(mask_type):
+def test_reconstructions_of_codes_are_probabilities(mask_type):
     bonus = mimex.MIMEx(mask_type=mask_type, discrete_obs=True)
     window = walk(np.random.default_rng(0), 4)
     hidden, filled = bonus.reconstruct(window)
-    asked = hidden.view(4, 5, -1).expand_as(filled)
-    torch.testing.assert_close((filled * asked).sum(2), asked.any(2).float())
-    assert bool((filled[asked] < 1).all())
-    assert torch.equal(filled[~asked], window.features[~asked])
+    masked_entries = hidden.view(4, 5, -1).expand_as(filled)
+    torch.testing.assert_close((filled * masked_entries).sum(2), masked_entries.any(2).float())
+    assert bool((filled[masked_entries] < 1).all())
+    assert torch.equal(filled[~masked_entries], window.features[~masked_entries])
 
 
-def test_single_features_of_codes_can_be_masked():
+def test_single_features_of_codes_can_be_mmasked_entries():
     bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8), discrete_obs=True)
     rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
     assert metrics["bonus/loss"] > 0
@@ -125,8 +125,8 @@ def test_single_features_of_codes_can_be_masked():
 
 
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
-def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
-    """Of a model that predicts the same logits for every step; the bonus is no part of it."""
+def test_the_loss_of_discrete_observations_is_negative_log_likelihood(kind):
+    """For a model that predicts the same logits at every step, without a bonus."""
     bonus = kind(CODES, 5, masks=2, discrete_obs=True)
     *_, bias = bonus.network.parameters()
     for parameter in bonus.network.parameters():
@@ -141,12 +141,12 @@ def test_the_loss_of_codes_is_their_negative_log_likelihood(kind):
 
 @pytest.mark.parametrize("kind", [mimex.MIMEx, mimex.PseudoCount])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_squared_error_on_discrete_observations_is_that_on_any_others(kind, normalize):
+def test_squared_error_treats_discrete_observations_as_floats(kind, normalize):
     rng = np.random.default_rng(0)
     squared = kind(CODES, 5, discrete_obs=True, loss="squared", normalize=normalize)
-    numbers = kind(CODES, 5, discrete_obs=False, normalize=normalize)
+    plain = kind(CODES, 5, discrete_obs=False, normalize=normalize)
     for _ in range(2):
         window = walk(rng, 16)
-        assert torch.equal(squared.learn(window)[0], numbers.learn(window)[0])
+        assert torch.equal(squared.learn(window)[0], plain.learn(window)[0])
     with pytest.raises(ValueError, match="loss='hinge' is unknown"):
         kind(loss="hinge")

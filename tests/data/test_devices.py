@@ -1,4 +1,4 @@
-"""What is told a device, or given tensors on one, puts nothing elsewhere."""
+"""Tensors stay on the given device, or on that of the input."""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -14,7 +14,7 @@ FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.full, torch.arange, tor
 
 
 class NoneWithoutDevice(TorchFunctionMode):
-    """Refuses new tensors of which nobody says where they shall be."""
+    """Raises for tensors that are created without a device."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         assert func not in FACTORIES or "device" in (kwargs or {}), f"{func} without a device"
@@ -35,7 +35,7 @@ def assert_all_on(device, *parts):
     assert {tensor.device for tensor in found} == {device}
 
 
-def test_a_rollout_from_its_arrays_to_windows_and_returns_stays_on_its_device():
+def test_a_rollout_its_windows_and_returns_stay_on_their_device():
     rollout = Rollout(6, 2, {"vector": ((3,), torch.float32)}, 1, 4, device=META)
     final = torch.zeros(2, 3, device=META), torch.zeros(2, 4, device=META)
     rollout.put_finals({"vector": final[0]}, final[1])
@@ -56,7 +56,7 @@ def test_a_rollout_from_its_arrays_to_windows_and_returns_stays_on_its_device():
     assert {t.device for t in tensors(rollout.newest(9, {}))} == {META}
 
 
-def test_windows_that_end_with_finals_are_made_on_the_device_of_the_features():
+def test_windows_with_final_observations_are_on_the_device_of_the_features():
     ended = torch.tensor([[False, True], [True, False], [False, False]])
     features, last, finals = torch.randn(3, 2, 4), torch.randn(2, 4), torch.randn(2, 4)
     windows = RolloutWindows(3, 2, ends_at="next")
@@ -65,7 +65,7 @@ def test_windows_that_end_with_finals_are_made_on_the_device_of_the_features():
         assert index[:].features.shape == (6, 3, 4)
 
 
-def test_a_tracker_lives_on_its_device():
+def test_a_tracker_stays_on_its_device():
     tracker = WindowTracker(2, 3, 4, action_dim=1, device=META, stride=2)
     starts = torch.ones(2, dtype=torch.bool)
     window = tracker.push(torch.zeros(2, 4), starts, torch.zeros(2, 1))
@@ -73,7 +73,7 @@ def test_a_tracker_lives_on_its_device():
     assert {tensor.device for tensor in tensors(tracker.state_dict())} == {META}
 
 
-def test_samples_of_a_replay_buffer_are_put_on_its_device():
+def test_samples_of_a_replay_buffer_are_on_its_device():
     replay = ReplayBuffer(40, (1,), 1, pixels=False, stack=2, n_step=3, window=3, device=META)
     replay.start([0.0])
     for number in range(20):

@@ -14,26 +14,26 @@ def test_features_are_stored_with_observations():
     assert torch.equal(rollout.features[1], features)
 
 
-def test_finals_come_in_the_order_of_ended_and_are_forgotten_on_clear():
+def test_final_observations_are_in_the_order_of_ended_until_clear():
     rollout = Rollout(2, 3, VECTOR, action_dim=1, feature_dim=2)
     assert rollout.finals()["vector"].shape == (0, 2)
     for step, envs in ((0, [1]), (1, [0, 2])):
         rollout.truncated[step, envs] = True
         final = torch.tensor([[float(step), float(env)] for env in envs])
         rollout.put_finals({"vector": final}, final)
-    places = rollout.ended.nonzero().float()
-    assert torch.equal(rollout.finals()["vector"], places)
-    assert torch.equal(rollout.final_features(), places)
+    positions = rollout.ended.nonzero().float()
+    assert torch.equal(rollout.finals()["vector"], positions)
+    assert torch.equal(rollout.final_features(), positions)
     rollout.clear()
     assert len(rollout.final_features()) == 0
 
 
-def test_a_rollout_needs_a_step_and_an_environment():
+def test_a_rollout_without_environments_raises():
     with pytest.raises(ValueError, match="num_envs=0"):
         Rollout(1, 0, VECTOR, action_dim=1, feature_dim=2)
 
 
-def test_the_newest_observations_reach_back_over_short_rollouts():
+def test_newest_reaches_back_over_short_rollouts():
     rollout, history = Rollout(2, 1, VECTOR, action_dim=1, feature_dim=2), {}
     seen = [0.0, 0.0, 0.0]
     for number in range(1, 4):

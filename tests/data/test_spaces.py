@@ -1,4 +1,4 @@
-"""What the bonus sees of an observation."""
+"""Views: the part of an observation that the bonus sees."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ GROUPS = {"joints": (0, 9), "velocities": (9, 18), "object": (24, 27)}
         (("33",), [33]),
     ],
 )
-def test_names_and_ranges_select_features_in_order_and_once(names, expected):
+def test_names_and_ranges_select_sorted_unique_features(names, expected):
     assert view_indices(names, 34, GROUPS) == expected
 
 
@@ -33,7 +33,7 @@ def test_names_and_ranges_select_features_in_order_and_once(names, expected):
         ("5:5", "a range within 0:34"),
     ],
 )
-def test_an_unknown_group_is_refused_with_what_exists(name, message):
+def test_an_unknown_group_raises_with_the_known_groups(name, message):
     with pytest.raises(ValueError, match=message):
         view_indices((name,), 34, GROUPS)
 
@@ -43,7 +43,7 @@ def made(*arguments):
     return make_training(parse([*arguments, *few]).checked())
 
 
-def test_the_bonus_sees_the_cube_alone_and_the_policy_everything():
+def test_bonus_view_restricts_the_bonus_but_not_the_policy():
     run = made("FrankaPick", "--bonus-view", "object")
     assert run.agent.bonus.feature_dim == 3
     assert run.agent.algorithm.encoder.width == 34
@@ -54,26 +54,26 @@ def test_the_bonus_sees_the_cube_alone_and_the_policy_everything():
     torch.testing.assert_close(run.agent._features(stored), everything[:, 24:27])
 
 
-def test_groups_of_the_control_suite_and_of_dict_observations_have_names():
+def test_the_control_suite_and_dict_observations_have_named_groups():
     run = made("dmc/cartpole_swingup", "--agent", "ppo", "--bonus-view", "velocity")
     assert run.agent.view.tolist() == [3, 4]
-    run = made("gym/tests.tasks:DictBox-v0", "--bonus-view", "place")
+    run = made("gym/tests.tasks:DictBox-v0", "--bonus-view", "position")
     assert run.agent.view.tolist() == [2, 3]  # Gymnasium sorts the keys: "again" comes first
 
 
-def test_off_policy_bonuses_see_the_view_too(tmp_path):
+def test_bonus_view_works_off_policy(tmp_path):
     small = ("--steps", "120", "--eval.episodes", "1", "--drqv2.seed-steps", "10")
     more = ("--bonus", "rnd", "--bonus-view", "velocity", "--out", str(tmp_path), "--threads", "1")
     assert main(["train", "dmc/cartpole_swingup", *small, *more]) == 0
 
 
 @pytest.mark.render
-def test_an_encoder_has_no_groups():
+def test_bonus_view_of_encoded_features_raises():
     with pytest.raises(ValueError, match="--bonus-view is object, but the bonus gets an encoder's"):
         made("FrankaPick", "--observation", "pixels", "--bonus-view", "object")
 
 
-def test_a_wrong_name_leaves_no_trace(tmp_path, capsys):
+def test_an_unknown_group_creates_no_run(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", "FrankaPick", "--bonus", "rnd", "--bonus-view", "cube", "--envs", "2",
                  "--out", str(run)]) != 0  # fmt: skip

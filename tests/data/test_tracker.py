@@ -26,8 +26,8 @@ def test_windows_equal_a_plain_loop(length, starts, saved_at):
         for n in range(2):
             if row[n]:
                 episodes[n] = []
-            led = 0.0 if row[n] else float(features[n]) + 100
-            episodes[n].append((float(features[n]), led))
+            prev_actions = 0.0 if row[n] else float(features[n]) + 100
+            episodes[n].append((float(features[n]), prev_actions))
             expected = episodes[n][-length:]
             valid = window.valid[n]
             assert window.features[n, valid, 0].tolist() == [o for o, _ in expected]
@@ -36,8 +36,8 @@ def test_windows_equal_a_plain_loop(length, starts, saved_at):
             assert valid.tolist() == [False] * (length - len(expected)) + [True] * len(expected)
 
 
-def test_a_window_handed_out_never_changes():
-    """Fault 2: windows that alias the history were zeroed at the episode's end."""
+def test_returned_windows_do_not_change_later():
+    """In the released code windows shared memory with the history, which was set to zeros."""
     tracker = WindowTracker(1, 3, 1)
     windows = [tracker.push([[float(t)]], torch.tensor([t == 0])) for t in range(1, 5)]
     kept = [w.features.clone() for w in windows]
@@ -48,7 +48,7 @@ def test_a_window_handed_out_never_changes():
     assert all(torch.equal(w.features, k) for w, k in zip(windows[:-1], kept[:-1], strict=True))
 
 
-def test_peek_sees_a_final_observation_without_keeping_it():
+def test_peek_returns_windows_without_storing_the_observation():
     tracker = WindowTracker(1, 3, 1)
     tracker.push([[1.0]], torch.tensor([True]))
     tracker.push([[2.0]], torch.tensor([False]))
@@ -57,13 +57,13 @@ def test_peek_sees_a_final_observation_without_keeping_it():
     assert window.features[0, :, 0].tolist() == [0.0, 0.0, 7.0]
 
 
-def test_a_state_broken_in_any_place_changes_nothing():
+def test_loading_a_corrupted_state_changes_nothing():
     saved, tracker = WindowTracker(2, 3, 4, 1), WindowTracker(2, 3, 4, 1)
     saved.push(torch.randn(2, 4), torch.ones(2, dtype=torch.bool), torch.ones(2, 1))
     assert assert_refused_or_loaded(tracker, saved.state_dict()) == 4 * 3
 
 
-def test_discrete_observations_and_actions_become_codes():
+def test_discrete_observations_and_actions_become_one_hot():
     tracker = WindowTracker(2, 2, 3, action_dim=2)
     window = tracker.push(np.array([2, 0]), np.array([True, True]), np.array([1, 1]))
     assert window.features[:, -1].tolist() == [[0, 0, 1], [1, 0, 0]]
@@ -73,7 +73,7 @@ def test_discrete_observations_and_actions_become_codes():
         tracker.push([0, 3], torch.tensor([False, False]), [0, 0])
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     tracker = WindowTracker(2, 3, 4)
     with pytest.raises(ValueError, match=r"features has shape \(2, 5\)"):
         tracker.push(torch.zeros(2, 5), torch.zeros(2, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""Windows of one stream of episodes, by all ways to build them: the same, bit for bit."""
+"""All ways to build windows give bitwise equal results."""
 
 from functools import reduce
 from operator import add
@@ -24,11 +24,11 @@ from mimex.data.windows import (
 
 
 class Stream:
-    """T steps of N environments that reset in the same step: observations are numbers.
+    """T steps of N environments with SAME_STEP autoreset; observations are single features.
 
     Attributes:
         now: ``(T + 1, N, 1)`` on which the policy acted, and after the last step.
-        final: ``(T, N, 1)`` what each step that ended an episode led to.
+        final: ``(T, N, 1)`` the final observation of each step that ended an episode.
         windows: ``(T, N)`` of pairs: the window at each step, by a plain loop.
     """
 
@@ -44,11 +44,11 @@ class Stream:
             episode = [(self.now[0, n], np.zeros(2, np.float32))]
             for t in range(steps):
                 over = self.ended[t, n]
-                led_to = (self.final[t, n] if over else self.now[t + 1, n], self.actions[t, n])
-                seen = episode if ends_at == "observation" else [*episode, led_to]
+                next_obs = (self.final[t, n] if over else self.now[t + 1, n], self.actions[t, n])
+                seen = episode if ends_at == "observation" else [*episode, next_obs]
                 self.windows[t][n] = plain(seen, length, stride)
                 start = (self.now[t + 1, n], np.zeros(2, np.float32))
-                episode = [start] if over else [*episode, led_to]
+                episode = [start] if over else [*episode, next_obs]
 
     def expected(self, steps, envs):
         """The windows of some steps of some environments as a batch."""
@@ -58,14 +58,17 @@ class Stream:
 
 
 def plain(episode, length, stride):
-    """Features, validity and sums of actions of the window that ends at an episode's newest."""
+    """Features, validity and summed actions of the window at the newest step of an episode."""
     features = np.zeros((length, 1), np.float32)
     valid, actions = np.zeros(length, bool), np.zeros((length, 2), np.float32)
     for k in range(length):
-        place = len(episode) - 1 - (length - 1 - k) * stride
-        if place >= 0:
-            features[k], valid[k] = episode[place][0], True
-            between = [led for _, led in episode[max(0, place - stride + 1) : place + 1]]
+        position = len(episode) - 1 - (length - 1 - k) * stride
+        if position >= 0:
+            features[k], valid[k] = episode[position][0], True
+            between = [
+                prev_actions
+                for _, prev_actions in episode[max(0, position - stride + 1) : position + 1]
+            ]
             actions[k] = reduce(add, between[::-1])
     return features, valid, actions
 
@@ -77,7 +80,7 @@ def assert_same(found, expected):
 
 
 def assert_cut(found, expected):
-    """What a ring has forgotten is missing, and nothing else is there."""
+    """Overwritten steps are not valid; all other steps are equal."""
     assert not (found.valid & ~expected.valid).any()
     assert found.valid[:, -1].all()
     assert torch.equal(found.features, expected.features * found.valid[..., None])
@@ -100,7 +103,7 @@ EVERY = settings(max_examples=60, deadline=None)
 
 @EVERY
 @given(**STREAMS, cut=st.integers(1, 39))
-def test_rollouts_of_any_length(length, stride, ends_at, ends, cut):
+def test_windows_of_rollouts_of_any_length(length, stride, ends_at, ends, cut):
     stream = Stream(ends, length, stride, ends_at)
     steps, envs = stream.ended.shape
     windows = RolloutWindows(length, envs, ends_at=ends_at, stride=stride)
@@ -125,7 +128,7 @@ def test_rollouts_of_any_length(length, stride, ends_at, ends, cut):
 
 @EVERY
 @given(**STREAMS)
-def test_loops_that_go_step_by_step(length, stride, ends_at, ends):
+def test_windows_of_step_by_step_loops(length, stride, ends_at, ends):
     stream = Stream(ends, length, stride, ends_at)
     steps, envs = stream.ended.shape
     tracker = WindowTracker(envs, length, 1, action_dim=2, stride=stride)
@@ -133,35 +136,37 @@ def test_loops_that_go_step_by_step(length, stride, ends_at, ends):
     for t in range(steps):
         over = stream.ended[t]
         arrived = np.where(over[:, None], stream.final[t], stream.now[t + 1])
-        led_to = tracker.peek(arrived, stream.actions[t])
+        next_obs = tracker.peek(arrived, stream.actions[t])
         expected = stream.expected([t] * envs, range(envs))
-        assert_same(came_from if ends_at == "observation" else led_to, expected)
+        assert_same(came_from if ends_at == "observation" else next_obs, expected)
         came_from = tracker.push(stream.now[t + 1], over, stream.actions[t])
 
 
 @EVERY
 @given(**STREAMS, slots=st.integers(20, 60))
-def test_our_replay_ring_also_when_it_has_gone_round(length, stride, ends_at, ends, slots):
+def test_windows_of_our_replay_buffer_before_and_after_wrapping_around(
+    length, stride, ends_at, ends, slots
+):
     stream = Stream(ends, length, stride, ends_at)
     steps, envs = stream.ended.shape
     ring = ReplayBuffer(
         slots * envs, (1,), 2, pixels=False, num_envs=envs,
         window=length, stride=stride, ends_at=ends_at,
     )  # fmt: skip
-    places = []  # (t, n, number of the observation at which the window ends)
+    positions = []  # (t, n, index of the observation at which the window ends)
     for n in range(envs):
         ring.start(stream.now[0, n], n)
         for t in range(steps):
-            places.append((t, n, ring.added[n] - 1 + (ends_at == "next")))
+            positions.append((t, n, ring.added[n] - 1 + (ends_at == "next")))
             over = stream.ended[t, n]
-            led_to = stream.final[t, n] if over else stream.now[t + 1, n]
-            ring.add(led_to, stream.actions[t, n], 0.0, False, n)
+            next_obs = stream.final[t, n] if over else stream.now[t + 1, n]
+            ring.add(next_obs, stream.actions[t, n], 0.0, False, n)
             if over:
                 ring.start(stream.now[t + 1, n], n)
     for whole in (True, False):
         reach = length * stride if whole else 1
-        kept = [p for p in places if p[2] - reach + 1 >= max(0, ring.added[p[1]] - slots)]
-        kept = kept if whole else list(set(places) & set(kept))
+        kept = [p for p in positions if p[2] - reach + 1 >= max(0, ring.added[p[1]] - slots)]
+        kept = kept if whole else list(set(positions) & set(kept))
         if not kept:
             continue
         at, owners, numbers = zip(*kept, strict=True)
@@ -173,7 +178,7 @@ def test_our_replay_ring_also_when_it_has_gone_round(length, stride, ends_at, en
 
 @EVERY
 @given(**STREAMS, slots=st.integers(20, 60))
-def test_the_replay_of_stable_baselines_also_when_it_has_gone_round(
+def test_windows_of_sb3s_replay_buffer_before_and_after_wrapping_around(
     length, stride, ends_at, ends, slots
 ):
     sb3 = pytest.importorskip("mimex.interop.sb3")
@@ -197,14 +202,14 @@ def test_the_replay_of_stable_baselines_also_when_it_has_gone_round(
         check(buffer._windows(at % slots, owners, None), stream.expected(at, owners))
 
 
-def test_windows_end_where_nothing_is_before():
+def test_window_indices_stop_at_padding():
     before = torch.tensor([PADDING, PADDING, 1, 2, 3, 4])
     found = window_indices(torch.tensor([5, 2, PADDING]), before.__getitem__, 2, 2)
     assert found.tolist() == [[[2, 3], [4, 5]], [[0, 0], [1, 2]], [[0, 0], [0, 0]]]
     assert window_indices(torch.tensor([5]), before.__getitem__, 0).shape == (1, 0, 1)
 
 
-def test_the_oldest_stands_for_what_a_ring_has_not():
+def test_ring_indices_repeat_the_oldest_slot_for_padding():
     rows, known = ring_indices(torch.tensor([7, 5]), torch.tensor([4, 5]), 6, 2, 3)
     assert rows.tolist() == [[[4, 4, 4], [5, 0, 1]], [[5, 5, 5], [5, 5, 5]]]
     assert known.tolist() == [
@@ -213,7 +218,7 @@ def test_the_oldest_stands_for_what_a_ring_has_not():
     ]
 
 
-def test_codes_of_actions_are_gathered_and_cannot_be_summed():
+def test_integer_actions_are_gathered_but_cannot_be_summed():
     codes = torch.tensor([[[3], [2]]])
     assert sum_actions(codes, torch.tensor([[[False], [True]]])).tolist() == [[0, 2]]
     windows = RolloutWindows(2, 1, stride=2)

@@ -8,17 +8,17 @@ from mimex.data.windows import RolloutWindows
 
 
 class Stream:
-    """A vector environment's record, made by hand: observation k of environment n is 100 n + k.
+    """A record of a vector environment: observation k of environment n is 100 n + k.
 
-    Every number is different, so that a window tells exactly which observations are in it.
+    All values are distinct, so they identify the observations of a window.
     """
 
     def __init__(self, num_envs, ends, autoreset):
         self.n, self.ends, self.autoreset = num_envs, ends, autoreset
         self.counter = [100.0 * n + 1 for n in range(num_envs)]
         self.now = [self._next(n) for n in range(num_envs)]
-        self.episode = [[value] for value in self.now]  # observations of the running episode
-        self.led = [[0.0] for _ in range(num_envs)]  # the action before each of them
+        self.episode = [[value] for value in self.now]  # observations of the current episode
+        self.prev_actions = [[0.0] for _ in range(num_envs)]  # the action before each of them
         self.resetting = [False] * num_envs
 
     def _next(self, n):
@@ -26,7 +26,7 @@ class Stream:
         return self.counter[n]
 
     def rollout(self, steps, start, length):
-        """What RolloutWindows is given, and what a ten-line loop says it must answer."""
+        """The input of RolloutWindows, and the expected windows by a plain loop."""
         features = torch.zeros(steps, self.n, 1)
         ended = torch.zeros(steps, self.n, dtype=torch.bool)
         actions = torch.zeros(steps, self.n, 1)
@@ -41,11 +41,13 @@ class Stream:
                     self._begin(n)
                     self.resetting[n] = False
                     continue
-                expected["observation"].append((self.episode[n][-length:], self.led[n][-length:]))
+                expected["observation"].append(
+                    (self.episode[n][-length:], self.prev_actions[n][-length:])
+                )
                 after = self._next(n)
                 self.episode[n].append(after)
-                self.led[n].append(action)
-                expected["next"].append((self.episode[n][-length:], self.led[n][-length:]))
+                self.prev_actions[n].append(action)
+                expected["next"].append((self.episode[n][-length:], self.prev_actions[n][-length:]))
                 self.now[n] = after
                 ended[t, n] = (start + t, n) in self.ends
                 if ended[t, n]:
@@ -59,7 +61,7 @@ class Stream:
 
     def _begin(self, n):
         self.now[n] = self._next(n)
-        self.episode[n], self.led[n] = [self.now[n]], [0.0]
+        self.episode[n], self.prev_actions[n] = [self.now[n]], [0.0]
 
 
 def check(length, ends_at, autoreset, num_envs, rollouts, ends, interrupt=False):
@@ -79,10 +81,10 @@ def check(length, ends_at, autoreset, num_envs, rollouts, ends, interrupt=False)
             index = windows.build(features, ended, last=last, finals=given_finals, actions=actions)
         got = index[torch.arange(len(index))]
         assert len(index) == steps * num_envs
-        for row, (observations, led) in enumerate(expected[ends_at]):
+        for row, (observations, prev_actions) in enumerate(expected[ends_at]):
             valid = got.valid[row]
             assert got.features[row, valid, 0].tolist() == observations
-            assert got.actions[row, valid, 0].tolist() == led
+            assert got.actions[row, valid, 0].tolist() == prev_actions
             assert (got.features[row, ~valid] == 0).all()
             size = len(observations)
             assert valid.tolist() == [False] * (length - size) + [True] * size
@@ -106,8 +108,8 @@ def test_windows_equal_a_plain_loop(
     check(length, ends_at, autoreset, num_envs, rollouts, ends, interrupt)
 
 
-def test_an_episodes_last_step_is_scored_on_its_own_window():
-    """Faults 2 and 3: the terminal window was zeroed, and its observation leaked into the next."""
+def test_the_last_step_of_an_episode_has_its_own_window():
+    """In the released code the terminal window was zeros, and its observation leaked into the next."""
     windows = RolloutWindows(3, 1)
     features = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).view(5, 1, 1)
     ended = torch.tensor([False, False, True, False, False]).view(5, 1)
@@ -123,7 +125,7 @@ def test_features_are_stored_once():
     assert index.rows.shape == (128, 10)
 
 
-def test_a_minibatch_gathers_its_own():
+def test_a_minibatch_gathers_only_its_windows():
     windows = RolloutWindows(4, 3)
     index = windows.build(torch.randn(8, 3, 2), torch.zeros(8, 3, dtype=torch.bool))
     everything = index[torch.arange(len(index))]
@@ -133,7 +135,7 @@ def test_a_minibatch_gathers_its_own():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_state_broken_in_any_place_changes_nothing(fresh):
+def test_loading_a_corrupted_state_changes_nothing(fresh):
     def played(rollouts):
         windows = RolloutWindows(3, 2)
         for _ in range(rollouts):
@@ -147,7 +149,7 @@ def test_a_state_broken_in_any_place_changes_nothing(fresh):
     assert same(windows.state_dict(), saved.state_dict())
 
 
-def test_bad_input_is_refused_and_changes_nothing():
+def test_invalid_input_raises_and_changes_nothing():
     windows = RolloutWindows(3, 2, ends_at="next")
     features, ended = torch.randn(4, 2, 5), torch.zeros(4, 2, dtype=torch.bool)
     windows.build(features, ended, last=torch.randn(2, 5), actions=features)
@@ -184,7 +186,7 @@ def test_bad_input_is_refused_and_changes_nothing():
         RolloutWindows(4, 2).load_state_dict(before)
 
 
-def test_the_windows_with_the_greatest_scores_are_full_ones():
+def test_greatest_returns_windows_without_padding():
     index = RolloutWindows(3, 2).build(torch.randn(6, 2, 4), torch.zeros(6, 2, dtype=torch.bool))
     scores = torch.arange(12.0).view(6, 2)
     scores[0, 0] = 100.0  # its window is padded

@@ -1,4 +1,4 @@
-"""What holds for every task under every reward."""
+"""Properties of every task with every reward."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_spaces_have_the_published_sizes(task: str) -> None:
 
 
 @every_task
-def test_resets_fill_the_published_ranges_and_no_more(task: str) -> None:
+def test_resets_sample_exactly_the_published_ranges(task: str) -> None:
     env = VectorManipulation(task, 300)
     env.reset(seed=0)
     joint_columns, _ = env.engine.joint_columns(env.robot.joints)
@@ -140,7 +140,7 @@ def test_a_start_is_at_rest(task: str) -> None:
 
 
 @every_task
-def test_a_seed_decides_everything(task: str) -> None:
+def test_a_seed_determines_everything(task: str) -> None:
     env = VectorManipulation(task, 3)
     first, _ = env.reset(seed=5)
     again, _ = env.reset(seed=5)
@@ -153,7 +153,7 @@ def test_a_seed_decides_everything(task: str) -> None:
 
 
 @every_task
-def test_an_environment_does_not_depend_on_its_neighbours_or_on_threads(task: str) -> None:
+def test_an_environment_does_not_depend_on_other_environments_or_threads(task: str) -> None:
     many = VectorManipulation(task, 17, threads=2, episode_steps=25)
     few = VectorManipulation(task, 2, threads=1, episode_steps=25)
     assert_same(many.reset(seed=1)[0][:2], few.reset(seed=1)[0])
@@ -171,11 +171,11 @@ def test_an_environment_does_not_depend_on_its_neighbours_or_on_threads(task: st
 
 
 @every_task
-def test_the_single_environment_is_the_first_of_a_vector(task: str) -> None:
+def test_the_single_environment_equals_the_first_of_a_vector(task: str) -> None:
     vector = VectorManipulation(task, 2)
     single = Manipulation(task)
     assert_same(vector.reset(seed=4)[0][0], single.reset(seed=4)[0])
-    # A list of seeds gives each environment what it would have alone.
+    # A list of seeds gives each environment the episodes of a single environment with its seed.
     assert_same(vector.reset(seed=[9, 4])[0][1], single.reset(seed=4)[0])
     for action in actions_for(vector, 10, 0.5):
         observation, rewards, *_ = vector.step(action[::-1])
@@ -212,7 +212,7 @@ def test_the_end_of_an_episode_is_reported_completely(task: str) -> None:
 
 
 @every_task
-def test_every_early_end_has_a_reason(task: str) -> None:
+def test_every_termination_has_a_reason(task: str) -> None:
     env = VectorManipulation(task, 32, episode_steps=60)
     env.reset(seed=0)
     ends = 0
@@ -251,7 +251,7 @@ def test_a_restored_environment_continues_bit_for_bit(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_observation_groups_cover_the_vector_and_name_its_parts(task: str) -> None:
+def test_named_observation_groups_cover_all_features(task: str) -> None:
     env = VectorManipulation(task, 2)
     observation, _ = env.reset(seed=0)
     groups = env.observation_groups

@@ -12,12 +12,12 @@ KINDS = pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 
 
 @KINDS
-def test_each_kind_has_its_functions(kind) -> None:
+def test_each_array_type_has_its_functions(kind) -> None:
     assert namespace(kind([1.0])) is (np if kind is np.asarray else torch)
 
 
 @KINDS
-def test_a_copy_is_one_and_of_its_kind(kind) -> None:
+def test_copies_share_no_memory_and_keep_their_type(kind) -> None:
     array = kind([1.0, 2.0])
     copy = copied(array)
     array[0] = 5.0
@@ -42,10 +42,10 @@ def test_rows_of_a_mask(kind) -> None:
 
 
 @KINDS
-def test_blocks_become_columns_in_single_precision(kind) -> None:
-    joined = concat_columns([kind(np.zeros((2, 1))), kind(np.ones((2, 2)))])
-    np.testing.assert_array_equal(to_numpy(joined), [[0, 1, 1]] * 2)
-    assert to_numpy(joined).dtype == np.float32
+def test_arrays_are_concatenated_as_float32_columns(kind) -> None:
+    columns = concat_columns([kind(np.zeros((2, 1))), kind(np.ones((2, 2)))])
+    np.testing.assert_array_equal(to_numpy(columns), [[0, 1, 1]] * 2)
+    assert to_numpy(columns).dtype == np.float32
 
 
 def test_a_dict_is_converted_part_by_part() -> None:
@@ -54,7 +54,7 @@ def test_a_dict_is_converted_part_by_part() -> None:
 
 
 @KINDS
-def test_rewards_are_the_same_on_both(kind) -> None:
+def test_rewards_are_equal_on_numpy_and_torch(kind) -> None:
     points = kind(np.array([[[0.0, 3.0, 4.0]] * 4, [[0.0, 0.0, 0.0]] * 4]))  # (2, 4, 3)
     away = distances(points, kind(np.zeros(3)))
     np.testing.assert_allclose(to_numpy(away), [[5.0] * 4, [0.0] * 4])

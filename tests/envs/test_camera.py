@@ -56,7 +56,7 @@ def test_the_image_shows_the_cube_at_its_position() -> None:
     env.close()
 
 
-def test_threads_and_neighbours_do_not_change_a_image() -> None:
+def test_threads_and_other_environments_do_not_change_an_image() -> None:
     alone = VectorManipulation("KukaMove", 1, observation="pixels", image_size=40)
     among = VectorManipulation("KukaMove", 5, observation="pixels", image_size=40, threads=2)
     first, _ = alone.reset(seed=3)
@@ -70,7 +70,7 @@ def test_threads_and_neighbours_do_not_change_a_image() -> None:
     among.close()
 
 
-def test_the_last_and_the_first_image_of_two_episodes_differ() -> None:
+def test_the_last_image_of_an_episode_differs_from_the_first_of_the_next() -> None:
     env = VectorManipulation("FrankaReach", 2, observation="pixels", image_size=32, episode_steps=2)
     env.reset(seed=0)
     env.step(np.zeros((2, 9)))
@@ -92,7 +92,7 @@ def test_field_of_view_and_quality_are_choices() -> None:
     assert not np.array_equal(images["fast"], images["nice"])
 
 
-def test_render_gives_people_a_image() -> None:
+def test_render_returns_an_image_for_viewing() -> None:
     env = gymnasium.make("mimex/FrankaMove-v0", render_mode="rgb_array")
     env.reset(seed=0)
     image = env.render()
@@ -134,7 +134,7 @@ def test_without_opengl_the_error_has_a_remedy() -> None:
     assert 'observation="oracle"' in done.stdout
 
 
-def test_a_program_that_forgets_to_close_ends_quietly() -> None:
+def test_a_program_without_close_exits_without_errors() -> None:
     code = (
         "import gymnasium, mimex.envs\n"
         "env = gymnasium.make('mimex/FrankaReach-v0', observation='pixels', image_size=16)\n"

@@ -1,4 +1,4 @@
-"""Tasks of the suite as Gymnasium environments, against dm_control itself."""
+"""Tasks of the suite as Gymnasium environments, compared with dm_control."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def actions_for(env: DMC, steps: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("task", ["cartpole_swingup", "quadruped_walk", "lqr_lqr_2_1"])
-def test_gymnasium_accepts_it(task: str) -> None:
+def test_the_environment_passes_gymnasiums_check_env(task: str) -> None:
     env = gymnasium.make(f"dmc/{task}").unwrapped
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the state has no bounds
@@ -33,7 +33,7 @@ def test_gymnasium_accepts_it(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", PUBLISHED)
-def test_steps_are_those_of_dm_control_twice(task: str) -> None:
+def test_a_step_equals_two_steps_of_dm_control(task: str) -> None:
     env = DMC(task)
     own = dm_control_suite().load(*domain_and_task(task), task_kwargs={"random": 7})
     spec = own.action_spec()
@@ -62,7 +62,7 @@ def test_the_time_limit_truncates() -> None:
 
 
 def test_the_end_of_the_task_terminates() -> None:
-    # lqr ends where its state norm is below 1e-6: from there nothing more is lost.
+    # lqr terminates if the norm of its state is below 1e-6.
     env = DMC("lqr_lqr_2_1")
     env.reset(seed=0)
     with env.environment.physics.reset_context():
@@ -72,7 +72,7 @@ def test_the_end_of_the_task_terminates() -> None:
     assert (terminated, truncated) == (True, False)
 
 
-def test_an_episode_that_ends_within_a_repeat_stops_there() -> None:
+def test_an_episode_can_end_within_an_action_repeat() -> None:
     env = DMC("cartpole_swingup", action_repeat=300)
     env.reset(seed=0)
     for _ in range(3):
@@ -88,7 +88,7 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 def compare_restored_with_undisturbed(task: str, steps: int = 12, **settings: Any) -> None:
-    """Steps before, after and beyond a reset, in an environment that was elsewhere before."""
+    """Compares steps before and after a reset, in an environment that had another state before."""
     straight, restored = DMC(task, **settings), DMC(task, **settings)
     actions = actions_for(straight, 3 * steps)
     straight.reset(seed=1)
@@ -127,7 +127,7 @@ def test_pixels_continue_bit_for_bit() -> None:
     )
 
 
-def test_a_state_of_another_task_is_refused() -> None:
+def test_a_state_of_another_task_raises() -> None:
     one, other = DMC("cartpole_swingup"), DMC("cartpole_balance")
     one.reset(seed=0)
     with pytest.raises(ValueError, match=r"cartpole_swingup, but this one is cartpole_balance"):
@@ -135,7 +135,7 @@ def test_a_state_of_another_task_is_refused() -> None:
 
 
 @pytest.mark.render
-def test_a_stack_has_the_newest_frames_oldest_first() -> None:
+def test_stacked_frames_are_the_newest_ones_oldest_first() -> None:
     single = DMC("cartpole_swingup", observation="pixels", quality="fast")
     stacked = DMC("cartpole_swingup", observation="pixels", quality="fast", stack=3)
     frames = [single.reset(seed=0)[0]]
@@ -161,7 +161,7 @@ def test_render_returns_a_large_image_only_in_render_mode() -> None:
     assert DMC("cartpole_swingup").render() is None
 
 
-def test_an_environment_of_ones_own_can_be_wrapped() -> None:
+def test_a_custom_dm_control_environment_can_be_wrapped() -> None:
     env = DMC(dm_control_suite().load("pendulum", "swingup"), action_repeat=1)
     observation, _ = env.reset(seed=0)
     assert observation.shape == (3,)
@@ -179,13 +179,13 @@ def test_an_environment_of_ones_own_can_be_wrapped() -> None:
         ({"render_mode": "human"}, "render_mode is 'human'"),
     ],
 )
-def test_a_wrong_setting_is_named(settings: dict[str, Any], words: str) -> None:
+def test_a_wrong_setting_raises_with_its_name(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         DMC(**({"task": "cartpole_swingup"} | settings))
 
 
 @pytest.mark.parametrize("action", [[np.nan], [0.0, 0.0], 0.0])
-def test_an_action_that_is_none_is_refused(action: Any) -> None:
+def test_an_invalid_action_raises(action: Any) -> None:
     env = DMC("cartpole_swingup")
     env.reset(seed=0)
     with pytest.raises(ValueError, match="must be 1 finite values"):

@@ -1,4 +1,4 @@
-"""Images against dm_control's own renderer."""
+"""Images compared with dm_control's renderer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.render
 
 
 @pytest.mark.parametrize("task", [*PUBLISHED, "cartpole_balance", "reacher_hard"])
-def test_published_pixels_are_dm_controls_own_bit_for_bit(task: str) -> None:
+def test_published_pixels_equal_dm_controls_bit_for_bit(task: str) -> None:
     domain, _ = domain_and_task(task)
     env = DMC(task, observation="pixels")
     own = load_suite(task)
@@ -33,7 +33,7 @@ def test_published_pixels_are_dm_controls_own_bit_for_bit(task: str) -> None:
     env.close()
 
 
-def test_new_terrain_is_drawn() -> None:
+def test_new_terrain_is_rendered() -> None:
     env = DMC("quadruped_escape", observation="pixels", quality="fast")
     env.reset(seed=0)
     own = env.environment.physics
@@ -42,7 +42,7 @@ def test_new_terrain_is_drawn() -> None:
     hills[:] = hills[::-1].copy()
     after = env._render("observation", (84, 84), True)
     assert (before != after).any()
-    assert own.model.vis.global_.offwidth == 640  # what others draw with is as it was
+    assert own.model.vis.global_.offwidth == 640  # the model of others is unchanged
     env.close()
 
 
@@ -57,7 +57,7 @@ def test_fast_images_differ_mainly_in_lighting() -> None:
     assert np.corrcoef(images[0].ravel(), images[1].ravel())[0, 1] > 0.95
 
 
-def test_one_camera_draws_several_simulations() -> None:
+def test_one_camera_renders_several_simulations() -> None:
     together = VectorDMC("finger_turn_easy", 3, observation="pixels", quality="fast")
     observation, _ = together.reset(seed=5)
     for i in range(3):

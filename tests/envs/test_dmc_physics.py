@@ -11,21 +11,21 @@ from dm_env import specs
 from mimex.envs.dmc_physics import action_bounds, load_suite
 
 
-def test_bounds_are_the_tasks_own_and_unlimited_actions_are_taken_as_they_are() -> None:
+def test_bounds_are_the_tasks_and_infinite_ones_become_one() -> None:
     low, high = action_bounds(specs.BoundedArray((3,), float, [-2, -np.inf, 0], [3, np.inf, 1]))
     np.testing.assert_equal((low, high), ([-2, -1, 0], [3, 1, 1]))
 
 
-def test_discrete_actions_are_refused() -> None:
+def test_discrete_actions_raise() -> None:
     with pytest.raises(ValueError, match=r"must be floats.*choose a continuous task"):
         action_bounds(specs.DiscreteArray(4))
 
 
-def test_a_task_that_draws_its_model_draws_the_same_one_each_time() -> None:
+def test_a_task_with_a_random_model_has_the_same_model_at_every_load() -> None:
     one, other = load_suite("lqr_lqr_6_2"), load_suite("lqr_lqr_6_2")
     np.testing.assert_equal(one.physics.model.jnt_stiffness, other.physics.model.jnt_stiffness)
     starts = [env.reset().observation["position"] for env in (one, other)]
-    assert not np.array_equal(*starts)  # episodes are random until a seed comes
+    assert not np.array_equal(*starts)  # initial states are random without a seed
 
 
 def test_without_dm_control_the_error_has_the_install_command(tmp_path: Path) -> None:

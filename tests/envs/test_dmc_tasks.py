@@ -6,7 +6,7 @@ from mimex.envs.dmc_physics import dm_control_suite
 from mimex.envs.dmc_tasks import NAMES, PUBLISHED, camera_of, domain_and_task
 
 
-def test_the_names_are_those_of_the_installed_suite() -> None:
+def test_the_task_names_are_those_of_the_installed_suite() -> None:
     assert set(map(domain_and_task, NAMES)) == set(dm_control_suite().ALL_TASKS)
     assert set(PUBLISHED) <= set(NAMES)
 
@@ -21,11 +21,11 @@ def test_domains_of_two_words_are_split_from_their_tasks() -> None:
     ("wrong", "meant"),
     [("cartpole_swing_up", "cartpole_swingup"), ("quadruped_runs", "quadruped_run")],
 )
-def test_an_unknown_task_is_answered_with_the_nearest(wrong: str, meant: str) -> None:
+def test_an_unknown_task_raises_with_the_nearest_name(wrong: str, meant: str) -> None:
     with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
         domain_and_task(wrong)
 
 
-def test_a_quadruped_is_seen_from_where_the_published_agent_sees_it() -> None:
+def test_the_quadruped_uses_the_published_camera() -> None:
     assert camera_of("quadruped") == 2
     assert camera_of("cartpole") == 0

@@ -9,7 +9,7 @@ from mimex.envs.dmc import DMC
 from mimex.envs.dmc_vector import VectorDMC
 
 
-def test_make_and_make_vec_give_both_faces() -> None:
+def test_make_and_make_vec_return_single_and_vector_environments() -> None:
     assert isinstance(gymnasium.make("dmc/cartpole_swingup").unwrapped, DMC)
     vector = gymnasium.make_vec("dmc/cartpole_swingup", num_envs=2, action_repeat=4)
     assert isinstance(vector, VectorDMC)
@@ -19,7 +19,7 @@ def test_make_and_make_vec_give_both_faces() -> None:
 
 
 @pytest.mark.parametrize(("repeat", "steps"), [(2, 500), (300, 4)])
-def test_an_episodes_length_is_known_before_it_is_played(repeat: int, steps: int) -> None:
+def test_the_episode_length_is_known_before_the_first_step(repeat: int, steps: int) -> None:
     vector = VectorDMC("cartpole_swingup", action_repeat=repeat)
     assert vector.episode_steps == steps
     vector.reset(seed=0)
@@ -29,7 +29,7 @@ def test_an_episodes_length_is_known_before_it_is_played(repeat: int, steps: int
     assert made == steps
 
 
-def test_environment_i_takes_the_ith_seed() -> None:
+def test_environment_i_uses_the_ith_seed() -> None:
     vector = VectorDMC("cartpole_swingup", 3)
     observation, _ = vector.reset(seed=4)
     assert vector.observation_space.contains(observation)
@@ -67,12 +67,12 @@ def test_restored_environments_continue_bit_for_bit() -> None:
         np.testing.assert_equal(restored.step(action), straight.step(action))
 
 
-def test_states_are_those_of_the_task_whatever_is_observed() -> None:
+def test_positions_are_the_state_of_the_task() -> None:
     vector = VectorDMC("cartpole_swingup", 2)
     observation, _ = vector.reset(seed=0)
     np.testing.assert_equal(vector.positions(), observation)
 
 
-def test_no_environments_are_refused() -> None:
+def test_zero_environments_raise() -> None:
     with pytest.raises(ValueError, match="num_envs is 0"):
         VectorDMC("cartpole_swingup", 0)

@@ -1,4 +1,4 @@
-"""The contract of engines, against facts of mechanics: one suite that every engine passes."""
+"""The interface of engines, tested against known mechanics; every engine must pass."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def engine(kind: str) -> Engine:
     return make(kind)
 
 
-def test_a_resting_ball_presses_with_its_weight(engine: Engine) -> None:
+def test_the_contact_force_of_a_resting_ball_is_its_weight(engine: Engine) -> None:
     for _ in range(200):
         failed = step(engine, np.zeros((3, 1)))
     np.testing.assert_allclose(to_numpy(engine.arm_force()), 2.0 * 9.81, rtol=1e-3)
@@ -81,7 +81,7 @@ def test_sites_describe_the_state_after_the_step(engine: Engine, kind: str) -> N
     np.testing.assert_array_equal(both[0], [to_numpy(tip[2]), to_numpy(engine.site("ball")[2])])
 
 
-def test_refresh_follows_what_was_written(engine: Engine) -> None:
+def test_refresh_applies_written_values(engine: Engine) -> None:
     positions, velocities = engine.joint_columns(["ball"])
     assert (positions, velocities) == (slice(0, 7), slice(0, 6))
     ball = engine.site("ball")
@@ -96,7 +96,7 @@ def test_refresh_follows_what_was_written(engine: Engine) -> None:
     np.testing.assert_array_equal(to_numpy(engine.mocap("mark")), np.tile((1.0, 2.0, 3.0), (3, 1)))
 
 
-def test_a_refresh_leaves_the_forces_of_the_last_step(engine: Engine) -> None:
+def test_refresh_keeps_the_forces_of_the_last_step(engine: Engine) -> None:
     for _ in range(3):
         step(engine, np.zeros((3, 1)))
     force = to_numpy(engine.arm_force()).copy()
@@ -114,7 +114,7 @@ def test_substeps_share_one_control_step(kind: str) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 2e3])
-def test_a_simulation_that_fails_is_named_and_can_be_put_back(
+def test_a_failed_simulation_is_reported_and_can_be_restored(
     engine: Engine, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings to a file in the current folder
@@ -146,7 +146,7 @@ def test_a_restored_engine_continues_bit_for_bit(engine: Engine, kind: str) -> N
     np.testing.assert_array_equal(engine.state(), twin.state())
 
 
-def test_a_state_goes_from_engine_to_engine_in_the_precision_of_each(
+def test_a_state_transfers_between_engines_of_different_precision(
     engine: Engine, kind: str
 ) -> None:
     other = make("cpu")
@@ -161,7 +161,7 @@ def test_a_state_goes_from_engine_to_engine_in_the_precision_of_each(
     np.testing.assert_allclose(to_numpy(engine.qpos), other.qpos, atol=TOLERANCE[kind])
 
 
-def test_errors_say_what_is_wrong(engine: Engine) -> None:
+def test_invalid_arguments_raise_with_the_remedy(engine: Engine) -> None:
     with pytest.raises(ValueError, match="'ball' is not a mocap body"):
         engine.mocap("ball")
     with pytest.raises(ValueError, match="are not consecutive"):

@@ -28,7 +28,7 @@ def hold_cube(env: VectorManipulation, row: int, place: tuple[float, float, floa
     env.engine.qvel[row, velocities] = 0.0
 
 
-def test_success_takes_ten_steps_in_a_row_and_then_stays() -> None:
+def test_success_requires_ten_consecutive_steps_and_persists() -> None:
     env = VectorManipulation("FrankaReach", 2)
     env.reset(seed=0)
     goal, hand = env.engine.mocap("goal"), env.world.task.hand()
@@ -38,7 +38,7 @@ def test_success_takes_ten_steps_in_a_row_and_then_stays() -> None:
     for _ in range(9):
         *_, info = env.step(still(env))
         assert not info["success"].any()
-    goal[0] = far  # one step short: the count starts again
+    goal[0] = far  # one step short: the counter restarts
     env.step(still(env))
     goal[0] = hand[0]
     for step in range(10):
@@ -50,7 +50,7 @@ def test_success_takes_ten_steps_in_a_row_and_then_stays() -> None:
     assert info["reward/goal_bonus"][0] == 0.0
 
 
-def test_success_steps_is_a_choice_and_a_new_episode_starts_without_success() -> None:
+def test_success_steps_is_configurable_and_reset_clears_success() -> None:
     env = VectorManipulation("FrankaReach", 1, success_steps=1, episode_steps=3)
     env.reset(seed=0)
     env.engine.mocap("goal")[0] = env.world.task.hand()[0]
@@ -80,7 +80,7 @@ def test_a_fallen_cube_ends_the_episode(task: str, drop: float) -> None:
 def test_a_cube_counts_as_touched_while_it_is_moved_along_the_table(task: str) -> None:
     env = VectorManipulation(task, 2, autoreset_mode=AutoresetMode.DISABLED)
     env.reset(seed=0)
-    for _ in range(30):  # it drops onto the table, and lies
+    for _ in range(30):  # it drops onto the table and comes to rest
         *_, info = env.step(still(env))
         np.testing.assert_array_equal(info["object_touched"], [False, False])
     _, velocities = env.engine.joint_columns(["cube"])
@@ -89,7 +89,7 @@ def test_a_cube_counts_as_touched_while_it_is_moved_along_the_table(task: str) -
     np.testing.assert_array_equal(info["object_touched"], [False, True])
 
 
-def test_where_there_is_no_cube_none_is_touched() -> None:
+def test_tasks_without_a_cube_report_no_touch() -> None:
     env = VectorManipulation("FrankaReach", 1)
     env.reset(seed=0)
     assert "object_touched" not in env.step(still(env))[-1]
@@ -110,7 +110,7 @@ def test_a_touched_arm_ends_the_episode_but_a_touched_finger_does_not(task: str)
     np.testing.assert_array_equal(terminated, [True, False])
 
 
-def test_an_action_moves_the_targets_by_the_published_law() -> None:
+def test_actions_move_the_targets_by_the_published_control_law() -> None:
     env = VectorManipulation("FrankaReach", 1)
     env.reset(seed=0)
     before = env.targets.copy()
@@ -124,7 +124,7 @@ def test_an_action_moves_the_targets_by_the_published_law() -> None:
 
 
 @pytest.mark.parametrize("task", ["FrankaReach", "KukaPick"])
-def test_actions_beyond_their_bounds_count_as_the_bounds(task: str) -> None:
+def test_actions_are_clipped_to_their_bounds(task: str) -> None:
     """In the motion and in the penalty, as published."""
     results = []
     for size in (1.0, 3.0):
@@ -138,9 +138,9 @@ def test_actions_beyond_their_bounds_count_as_the_bounds(task: str) -> None:
     np.testing.assert_allclose(results[0][2], -float(len(env.robot.joints)))
 
 
-def test_the_frankas_drives_ask_for_no_more_than_the_published_speeds() -> None:
-    """A third of a second full speed ahead, then back. The weak drives of the wrist cannot hold
-    theirs against the arm's swing; of the first four joints all but contacts do."""
+def test_the_frankas_joint_speeds_are_limited_as_published() -> None:
+    """Full speed for a third of a second, then back. The wrist's weak motors cannot stay below
+    their limit against the arm's swing; the first four joints do, except in contacts."""
     too_fast = []
     for leads in (FRANKA.leads, None):
         env = VectorManipulation("FrankaReach", 64)
@@ -157,7 +157,7 @@ def test_the_frankas_drives_ask_for_no_more_than_the_published_speeds() -> None:
     assert free > 0.3
 
 
-def test_the_law_holds_per_second_at_another_control_rate() -> None:
+def test_the_control_law_is_per_second_at_any_control_rate() -> None:
     env = VectorManipulation("FrankaReach", 1, control_hz=20)
     env.reset(seed=0)
     before = env.targets.copy()
@@ -186,7 +186,7 @@ def test_an_unstable_simulation_ends_its_episode_and_is_saved(
     saved = np.load(path)
     note = json.loads(str(saved["note"]))
     assert (note["task"], note["env"], note["episode_step"]) == ("FrankaPick", 1, 2)
-    # The file is enough to see it fail again.
+    # The file reproduces the failure.
     engine = CpuEngine(env.model, 1)
     engine.restore(saved["state"][None])
     assert engine.step(saved["targets"][None])[0]
@@ -195,7 +195,7 @@ def test_an_unstable_simulation_ends_its_episode_and_is_saved(
     assert not info["unstable"].any()
 
 
-def test_a_bad_action_changes_nothing() -> None:
+def test_an_invalid_action_changes_nothing() -> None:
     env = VectorManipulation("FrankaReach", 2)
     env.reset(seed=0)
     before = env.get_state()
@@ -214,7 +214,7 @@ def test_a_mask_resets_some_environments() -> None:
     assert not np.array_equal(after[1], before[1])
 
 
-def test_spread_and_noise_scale_the_start() -> None:
+def test_spread_and_noise_scale_the_initial_states() -> None:
     env = VectorManipulation("FrankaMove", 20, goal_spread=0, object_spread=0.5, joint_noise=0)
     env.reset(seed=0)
     np.testing.assert_allclose(env.engine.mocap("goal"), np.tile((0.5, 0.0, 0.7), (20, 1)))
@@ -223,14 +223,14 @@ def test_spread_and_noise_scale_the_start() -> None:
 
 
 @pytest.mark.parametrize(("task", "center"), [("FrankaReach", 0.55), ("KukaMove", 0.5)])
-def test_goals_can_be_moved(task: str, center: float) -> None:
+def test_goal_offset_moves_the_goals(task: str, center: float) -> None:
     env = VectorManipulation(task, 4, goal_spread=0.0, goal_offset=(-0.1, 0.2, 0.05))
     env.reset(seed=0)
     goals = env.engine.mocap("goal")
     np.testing.assert_allclose(goals[:, :2], np.tile((center - 0.1, 0.2), (4, 1)), atol=1e-7)
 
 
-def test_a_curriculum_can_change_the_reward() -> None:
+def test_set_reward_changes_the_reward() -> None:
     env = VectorManipulation("FrankaReach", 1, reward="dense")
     env.reset(seed=0)
     _, dense, *_ = env.step(still(env))
@@ -250,7 +250,7 @@ def test_terms_keep_their_own_weights_when_the_reward_changes() -> None:
     assert (env.weights["lift_bonus"], env.weights["goal_bonus"]) == (1.0, 0.0)
 
 
-def test_it_speaks_as_gymnasiums_own_vector_of_single_environments_does() -> None:
+def test_the_interface_equals_gymnasiums_sync_vector_env() -> None:
     chosen = {"num_envs": 3, "episode_steps": 6}
     same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
     theirs = gymnasium.make_vec(
@@ -266,14 +266,14 @@ def test_it_speaks_as_gymnasiums_own_vector_of_single_environments_does() -> Non
         np.testing.assert_equal(got, expected)
         expected_final = expected_info.pop("final_obs", ())
         np.testing.assert_equal(list(info.pop("final_obs", ())), list(expected_final))
-        # Theirs leaves out what no environment has; ours masks it.
+        # Gymnasium omits entries that no environment has; ours masks them.
         for key in set(info) - set(expected_info):
             assert not info[f"_{key.removeprefix('_')}"].any()
         assert set(expected_info) <= set(info)
         np.testing.assert_equal({key: info[key] for key in expected_info}, expected_info)
 
 
-def test_wrong_choices_are_refused() -> None:
+def test_invalid_choices_raise() -> None:
     with pytest.raises(ValueError, match="did you mean 'FrankaPick'"):
         VectorManipulation("FrankPick")
     with pytest.raises(ValueError, match="num_envs is 0"):

@@ -11,7 +11,7 @@ def test_an_allowed_value_passes() -> None:
     assert choose("fruit", "apple", ("apple", "pear")) == "apple"
 
 
-def test_a_near_miss_gets_a_suggestion_and_a_far_one_the_list() -> None:
+def test_a_typo_gets_a_suggestion_and_other_names_the_list() -> None:
     with pytest.raises(
         ValueError, match=r"fruit is 'Aple', .* apple, pear; did you mean 'apple'\?"
     ):

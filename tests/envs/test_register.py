@@ -1,4 +1,4 @@
-"""How the tasks become known to Gymnasium."""
+"""Registration of the tasks with Gymnasium."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_registering_twice_changes_nothing() -> None:
     assert sum(name.startswith("mimex/") and name.endswith("-v0") for name in before) >= 8
 
 
-def test_make_and_make_vec_give_both_faces() -> None:
+def test_make_and_make_vec_return_single_and_vector_environments() -> None:
     assert isinstance(gymnasium.make("mimex/FrankaReach-v0").unwrapped, Manipulation)
     vector = gymnasium.make_vec("mimex/FrankaReach-v0", num_envs=3, reward="dense", threads=1)
     assert isinstance(vector, VectorManipulation)
@@ -58,7 +58,7 @@ def test_a_variant_is_a_published_task_with_other_settings() -> None:
     assert variant.unwrapped.settings == by_hand.unwrapped.settings
     assert np.array_equal(variant.reset(seed=3)[0], by_hand.reset(seed=3)[0])
     other = gymnasium.make_vec("mimex/FrankaReachUp-v0", num_envs=1, threads=1, episode_steps=7)
-    assert other.unwrapped.episode_steps == 7  # what is said counts
+    assert other.unwrapped.episode_steps == 7  # the argument overrides the variant
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -66,8 +66,8 @@ def test_the_expert_solves_the_variants(name) -> None:
     assert run(name, range(20)).all()
 
 
-def test_noise_does_not_come_to_the_goals_of_the_variants() -> None:
-    """For 25,600 steps with the initial noise of a policy."""
+def test_random_actions_do_not_reach_the_goals_of_the_variants() -> None:
+    """For 25,600 steps with a policy's initial action noise."""
     for name in VARIANTS:
         env = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=256, threads=1)
         env.reset(seed=0)

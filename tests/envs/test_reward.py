@@ -15,7 +15,7 @@ def test_near_is_flat_below_its_floor() -> None:
     np.testing.assert_allclose(reward.near(distance, 0.02, 0.04), [50 / 3, 50 / 3, 10.0])
 
 
-def test_a_bonus_is_worth_a_half() -> None:
+def test_a_bonus_term_is_one_half() -> None:
     np.testing.assert_array_equal(reward.bonus(np.array([True, False])), [0.5, 0.0])
 
 
@@ -25,12 +25,12 @@ def test_action_penalty_is_minus_the_squared_length() -> None:
 
 def test_total_is_the_weighted_sum() -> None:
     terms = {"a": np.array([1.0, 2.0]), "b": np.array([10.0, 20.0]), "c": np.array([np.nan, 0.0])}
-    # A term that weighs nothing is not looked at.
+    # A term of weight 0 is not evaluated.
     np.testing.assert_array_equal(reward.total(terms, {"a": 2.0, "b": 0.5, "c": 0.0}), [7.0, 14.0])
     np.testing.assert_array_equal(reward.total(terms, {"a": 0.0, "b": 0.0, "c": 0.0}), [0.0, 0.0])
 
 
-def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None:
+def test_sparse_removes_the_first_dense_term_and_sparser_the_second() -> None:
     dense, sparse, sparser = (reward.weights("KukaPick", name) for name in reward.SHAPINGS)
     assert dense["finger_distance"] == 0.04
     assert dense["thumb_distance"] == 0.08
@@ -42,16 +42,16 @@ def test_sparse_takes_the_first_dense_term_away_and_sparser_the_second() -> None
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_punishes_large_actions(task: str) -> None:
+def test_every_task_has_an_action_penalty(task: str) -> None:
     assert all(reward.weights(task, name)["action_penalty"] == 0.01 for name in reward.SHAPINGS)
 
 
-def test_a_mapping_weighs_what_it_names() -> None:
+def test_a_mapping_sets_the_weights_of_its_terms() -> None:
     chosen = reward.weights("FrankaReach", {"goal_bonus": 1})
     assert chosen == {"goal_distance": 0.0, "goal_bonus": 1.0, "action_penalty": 0.0}
 
 
-def test_single_terms_can_weigh_otherwise() -> None:
+def test_weights_of_single_terms_can_be_changed() -> None:
     sparse = reward.weights("FrankaCabinet", "sparse")
     changed = reward.reweighed("FrankaCabinet", sparse, ["handle_bonus=0", "open_bonus=1.5"])
     assert changed == sparse | {"handle_bonus": 0.0, "open_bonus": 1.5}
@@ -62,7 +62,7 @@ def test_single_terms_can_weigh_otherwise() -> None:
             reward.reweighed("FrankaCabinet", sparse, [change])
 
 
-def test_a_wrong_name_gets_a_suggestion() -> None:
+def test_an_unknown_term_gets_a_suggestion() -> None:
     with pytest.raises(ValueError, match="did you mean 'sparse'"):
         reward.weights("FrankaPick", "sparsest")
     with pytest.raises(ValueError, match="'lift_bonus'"):

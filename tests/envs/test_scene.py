@@ -1,4 +1,4 @@
-"""Scenes of both robots: names, places, masses, what rests and what holds."""
+"""Scenes of both robots: names, positions, masses and contacts."""
 
 import mujoco
 import numpy as np
@@ -44,7 +44,7 @@ def test_every_moving_body_has_mass_and_inertia(robot: Robot, task: str) -> None
 
 
 @pytest.mark.parametrize(("robot", "task"), SCENES)
-def test_the_promised_names_exist(robot: Robot, task: str) -> None:
+def test_all_documented_names_exist(robot: Robot, task: str) -> None:
     model = scene.build(robot, task).compile()
     bodies, sites = names(model, "body", model.nbody), names(model, "site", model.nsite)
     joints, cameras = names(model, "joint", model.njnt), names(model, "camera", model.ncam)
@@ -60,7 +60,7 @@ def test_the_promised_names_exist(robot: Robot, task: str) -> None:
     assert set(robot.fingers) <= sites
 
 
-def test_table_and_cube_are_where_published() -> None:
+def test_table_and_cube_have_the_published_positions() -> None:
     model, data = at_home(FRANKA, "Pick")
     table = model.geom(model.body("table").geomadr[0])
     np.testing.assert_allclose(data.body("table").xpos, (0.5, 0.0, 0.2))
@@ -71,7 +71,7 @@ def test_table_and_cube_are_where_published() -> None:
 
 
 @pytest.mark.parametrize(("robot", "task"), SCENES)
-def test_nothing_touches_the_robot_at_home(robot: Robot, task: str) -> None:
+def test_the_robot_has_no_contacts_at_home(robot: Robot, task: str) -> None:
     model, data = at_home(robot, task)
     for _ in range(5):
         mujoco.mj_step(model, data)
@@ -82,7 +82,7 @@ def test_nothing_touches_the_robot_at_home(robot: Robot, task: str) -> None:
 
 
 @pytest.mark.parametrize(("robot", "task"), SCENES)
-def test_left_alone_everything_stays(robot: Robot, task: str) -> None:
+def test_without_actions_nothing_moves(robot: Robot, task: str) -> None:
     model, data = at_home(robot, task)
     before = data.qpos.copy()
     for _ in range(120):  # 2 s
@@ -128,6 +128,6 @@ def test_arm_force_measures_a_push_on_the_arm_only() -> None:
     assert max(forces) > 1.0
 
 
-def test_unknown_task_is_refused_by_name() -> None:
+def test_an_unknown_task_raises_with_its_name() -> None:
     with pytest.raises(ValueError, match=r"task is 'stack'.*Reach"):
         scene.build(FRANKA, "stack")

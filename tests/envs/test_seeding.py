@@ -18,16 +18,16 @@ def test_a_generator_depends_on_seed_and_index_alone() -> None:
     assert not set(first) & {generator.random() for generator in generators(4, 50)}
 
 
-def test_a_list_gives_each_the_first_generator_of_its_seed() -> None:
+def test_a_list_of_seeds_seeds_each_environment_separately() -> None:
     own = generators([8, 3], 2)
     assert own[1].random() == generators(3, 1)[0].random()
 
 
-def test_without_a_seed_they_differ_each_time() -> None:
+def test_without_a_seed_generators_differ() -> None:
     assert generators(None, 1)[0].random() != generators(None, 1)[0].random()
 
 
-def test_their_state_survives_json() -> None:
+def test_generator_states_can_be_stored_as_json() -> None:
     originals = generators(0, 3)
     for generator in originals:
         generator.random(7)
@@ -37,7 +37,7 @@ def test_their_state_survives_json() -> None:
     )
 
 
-def test_wrong_seeds_are_refused() -> None:
+def test_invalid_seeds_raise() -> None:
     with pytest.raises(ValueError, match="seed is -1"):
         generators(-1, 1)
     with pytest.raises(ValueError, match="seed has 2 entries, but there are 3"):

@@ -55,7 +55,7 @@ def test_threads_are_one_per_eight_environments_by_default() -> None:
         ({"fovy": 180}, "fovy is 180, but must be between 0 and 180 degrees, or None"),
     ],
 )
-def test_a_wrong_choice_is_refused_with_a_remedy(chosen: dict[str, object], message: str) -> None:
+def test_an_invalid_choice_raises_with_a_remedy(chosen: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings.of(**chosen)
 
@@ -71,9 +71,7 @@ def test_a_wrong_choice_is_refused_with_a_remedy(chosen: dict[str, object], mess
         ("FrankaReach", {"object_spread": 0.0}, r"object_spread is .* of Cabinet, Pick, Move"),
     ],
 )
-def test_a_task_refuses_the_settings_of_others(
-    task: str, chosen: dict[str, object], message: str
-) -> None:
+def test_settings_of_other_tasks_raise(task: str, chosen: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         VectorManipulation(task, **chosen)
 

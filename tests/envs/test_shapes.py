@@ -7,7 +7,7 @@ RED = (1.0, 0.0, 0.0, 1.0)
 
 
 def touching(first: Layer, second: Layer) -> bool:
-    """Whether two overlapping boxes on bodies of their own make a contact."""
+    """Whether two overlapping boxes on separate bodies have a contact."""
     spec = mujoco.MjSpec()
     for layer in (first, second):
         body = spec.worldbody.add_body()
@@ -34,7 +34,7 @@ def touching(first: Layer, second: Layer) -> bool:
         (Layer.VISUAL, Layer.FURNITURE, False),
     ],
 )
-def test_layers_say_who_touches_whom(first: Layer, second: Layer, expected: bool) -> None:
+def test_collision_layers_determine_contacts(first: Layer, second: Layer, expected: bool) -> None:
     assert touching(first, second) is expected
     assert touching(second, first) is expected
 

@@ -1,4 +1,4 @@
-"""The small games: rules by hand, what makes them hard, and saving."""
+"""The small games: rules, difficulty and saved states."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LEFT, RIGHT, PRESS = OrderedButtons.LEFT, OrderedButtons.RIGHT, OrderedButtons.P
 
 
 def rightmost(sea: DeepSea) -> np.ndarray:
-    """The actions that go right in each copy's cell."""
+    """The actions that move right in each environment's cell."""
     return sea._right[sea.arrays["steps"], sea.arrays["column"]]
 
 
-def test_going_right_all_the_way_finds_the_treasure_and_costs_a_hundredth() -> None:
+def test_moving_right_in_every_step_reaches_the_treasure_at_a_cost() -> None:
     sea = DeepSea(2, size=6)
     sea.reset(seed=0)
     total = np.zeros(2)
     for step in range(6):
         actions = rightmost(sea)
-        actions[1] = 1 - actions[1]  # the other one always goes left
+        actions[1] = 1 - actions[1]  # the other one always moves left
         _, rewards, terminated, truncated, info = sea.step(actions)
         total += rewards
         assert terminated.all() == (step == 5)
@@ -37,12 +37,12 @@ def test_one_step_to_the_left_loses_the_treasure() -> None:
     sea.reset(seed=0)
     for step in range(6):
         actions = rightmost(sea)
-        actions[step] = 1 - actions[step]  # copy k errs once, at step k
+        actions[step] = 1 - actions[step]  # environment k moves left once, at step k
         *_, info = sea.step(actions)
     assert not info["final_info"]["success"].any()
 
 
-def test_random_actions_solve_a_sea_as_seldom_as_they_should() -> None:
+def test_random_actions_solve_deep_sea_with_the_expected_probability() -> None:
     sea, generator = DeepSea(4096, size=6), np.random.default_rng(0)
     sea.reset(seed=0)
     for _ in range(6):
@@ -50,14 +50,14 @@ def test_random_actions_solve_a_sea_as_seldom_as_they_should() -> None:
     assert 30 < info["final_info"]["success"].sum() < 105  # 64 of 4,096 expected
 
 
-def test_which_action_goes_right_differs_from_cell_to_cell_and_from_mapping_to_mapping() -> None:
+def test_the_action_that_moves_right_depends_on_cell_and_mapping() -> None:
     one, other = DeepSea(mapping=0), DeepSea(mapping=1)
     assert 0.3 < one._right.mean() < 0.7
     assert (one._right != other._right).any()
 
 
 def walk(buttons: OrderedButtons, actions: list[int]) -> np.ndarray:
-    """Rewards of one copy that starts at button A."""
+    """Rewards of one environment that starts at button A."""
     buttons.reset(seed=0)
     buttons.arrays["cell"][:] = 0
     return np.array([buttons.step(np.array([action]))[1][0] for action in actions])
@@ -78,7 +78,7 @@ def test_b_is_rewarded_in_time_after_a(between: list[int], rewarded: bool) -> No
     assert (rewards[:-1] <= 0).all()
 
 
-def test_the_ring_has_no_end_of_its_own() -> None:
+def test_walking_around_the_ring_does_not_terminate() -> None:
     buttons = OrderedButtons(cells=8, episode_steps=2)
     buttons.reset(seed=0)
     buttons.step(np.array([LEFT]))
@@ -86,12 +86,12 @@ def test_the_ring_has_no_end_of_its_own() -> None:
     assert (terminated[0], truncated[0]) == (False, True)
 
 
-def test_b_alone_and_b_twice_pay_nothing_more() -> None:
+def test_b_alone_and_b_twice_have_no_additional_reward() -> None:
     assert walk(OrderedButtons(cells=8), [RIGHT] * 4 + [PRESS])[-1] < 0
     assert walk(OrderedButtons(cells=8), [PRESS] + [RIGHT] * 4 + [PRESS, PRESS])[-1] < 0
 
 
-def test_a_policy_without_memory_solves_the_buttons_and_chance_does_not() -> None:
+def test_a_memoryless_policy_solves_ordered_buttons_and_random_actions_do_not() -> None:
     buttons, generator = OrderedButtons(256), np.random.default_rng(0)
 
     def reactive(seen: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ def test_a_saved_game_continues_bit_for_bit(make: type) -> None:
 
 
 @pytest.mark.parametrize("name", ["DeepSea", "OrderedButtons", "FlagCar"])
-def test_gymnasium_knows_them(name: str) -> None:
+def test_the_games_are_registered_with_gymnasium(name: str) -> None:
     games = gymnasium.make_vec(f"mimex/{name}-v0", num_envs=3)
     observation, _ = games.reset(seed=0)
     assert games.observation_space.contains(observation)
@@ -142,7 +142,7 @@ def test_gymnasium_knows_them(name: str) -> None:
         (lambda: DeepSea(0), "num_envs is 0, but must be 1 or more"),
     ],
 )
-def test_what_makes_no_game_is_refused(make, message: str) -> None:
+def test_invalid_game_settings_raise(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -163,9 +163,9 @@ def test_dense_buttons_reward_a_and_each_step_to_the_right() -> None:
     buttons.reset(seed=0)
     buttons.arrays["cell"][0] = 3
     actions = [RIGHT, PRESS, PRESS, RIGHT, RIGHT, PRESS, LEFT]
-    paid = [buttons.step(np.array([action]))[1][0] for action in actions]
-    # A lies at 0 and B at 2; A pressed again while B is due is not paid.
-    np.testing.assert_allclose(paid, [0.01, 0.1, 0, 0.01, 0.01, 1, 0])
+    rewards = [buttons.step(np.array([action]))[1][0] for action in actions]
+    # A is at 0 and B at 2; pressing A again before B has no reward.
+    np.testing.assert_allclose(rewards, [0.01, 0.1, 0, 0.01, 0.01, 1, 0])
 
 
 def test_a_fraction_of_the_episodes_starts_near_the_goal() -> None:
@@ -175,10 +175,12 @@ def test_a_fraction_of_the_episodes_starts_near_the_goal() -> None:
     np.testing.assert_array_equal(steps, sea.arrays["column"])
     assert 1650 < (steps > 0).sum() < 1930  # 4,096 / 2 * 7 / 8 = 1,792 expected
     assert set(steps) == set(range(8))
-    for _ in range(8):  # going right from there finds the treasure, at once from the last row
+    for _ in range(
+        8
+    ):  # moving right from there reaches the treasure, from the last row in one step
         *_, info = sea.step(rightmost(sea))
         assert info["final_info"]["success"][info["_final_info"]].all()
-        sea.near_starts = 0.0  # those that begin anew do so at the top
+        sea.near_starts = 0.0  # new episodes start at the top
 
     buttons = OrderedButtons(4096, cells=8, slack=0, near_starts=0.5)
     buttons.reset(seed=0)
@@ -186,7 +188,7 @@ def test_a_fraction_of_the_episodes_starts_near_the_goal() -> None:
     assert 1900 < due.sum() < 2200
     np.testing.assert_array_equal(
         buttons.arrays["time_left"][due], 5 - buttons.arrays["cell"][due]
-    )  # as if walked there from A at once: just in time
+    )  # as if the agent had walked there directly from A: just in time
 
 
 @pytest.mark.parametrize("game", [DeepSea, OrderedButtons])
@@ -196,7 +198,7 @@ def test_an_invalid_fraction_raises_with_its_name(game: type, share: float) -> N
         game(near_starts=share)
 
 
-def test_the_time_that_is_left_for_b_is_seen_only_if_asked_for() -> None:
+def test_the_remaining_time_is_observed_only_on_request() -> None:
     hidden, shown = OrderedButtons(1, cells=8), OrderedButtons(1, cells=8, slack=0, show_time=True)
     assert hidden.single_observation_space.nvec.tolist() == [8, 3]
     assert shown.single_observation_space.nvec.tolist() == [8, 3, 6]

@@ -28,7 +28,7 @@ def actions_of(env: VectorManipulation, steps: int) -> np.ndarray:
     return np.random.default_rng(1).uniform(-1.0, 1.0, (steps, *env.targets.shape))
 
 
-def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco_warp", None)
     monkeypatch.delitem(sys.modules, "mimex.envs.warp_engine", raising=False)
     with pytest.raises(ImportError, match=r"engine='warp' needs .* pip install 'mimex\[warp\]'"):
@@ -37,7 +37,7 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 @slow
 @pytest.mark.parametrize("task", ["FrankaPick", "KukaMove"])
-def test_fifty_steps_are_those_of_mujoco(task: str) -> None:
+def test_fifty_steps_equal_mujocos(task: str) -> None:
     theirs = made(task, reward="dense")
     ours = VectorManipulation(task, 4, reward="dense")
     np.testing.assert_allclose(ours.reset(seed=0)[0], theirs.observe(), atol=1e-6)
@@ -50,7 +50,7 @@ def test_fifty_steps_are_those_of_mujoco(task: str) -> None:
 
 
 @slow
-def test_a_touch_ends_the_episode_with_the_force_of_mujoco() -> None:
+def test_a_touch_ends_the_episode_with_the_same_force_as_mujoco() -> None:
     theirs = made("FrankaReach", 3, autoreset_mode=AutoresetMode.DISABLED)
     ours = VectorManipulation("FrankaReach", 3, autoreset_mode=AutoresetMode.DISABLED)
     ours.reset(seed=0)
@@ -93,7 +93,7 @@ def test_a_saved_environment_continues_bit_for_bit(task: str) -> None:
 
 
 @slow
-def test_a_state_may_come_from_the_other_engine() -> None:
+def test_a_state_of_the_other_engine_can_be_loaded() -> None:
     ours = VectorManipulation("FrankaPick", 4)
     ours.reset(seed=3)
     for action in actions_of(ours, 10):
@@ -133,7 +133,7 @@ def test_tensors_have_the_same_values(settings: dict[str, Any]) -> None:
     ends = 0
     kept = []
     for actions in actions_of(numpys, 10):
-        *expected, told = numpys.step(actions)
+        *expected, info = numpys.step(actions)
         *found, info = tensors.step_on_device(tensors.engine.array(actions))
         for ours, theirs in zip(found, expected, strict=True):
             assert isinstance(ours, torch.Tensor)
@@ -142,14 +142,14 @@ def test_tensors_have_the_same_values(settings: dict[str, Any]) -> None:
             np.testing.assert_array_equal(to_numpy(ours), theirs)
         kept.append((found[0], expected[0].copy()))
         ended = expected[2] | expected[3]
-        running, final = told, told.get("final_info", {})
+        running, final = info, info.get("final_info", {})
         assert ("final_info" in info) == ("final_obs" in info) == ended.any()
         for name in final and info.keys() - {"final_info", "final_obs"}:
             ours = to_numpy(info[name])
             np.testing.assert_array_equal(np.where(ended, final[name], running[name]), ours)
             np.testing.assert_array_equal(to_numpy(info["final_info"][name]), ours)
         if ended.any():
-            last = np.stack(list(told["final_obs"][ended]))
+            last = np.stack(list(info["final_obs"][ended]))
             np.testing.assert_array_equal(to_numpy(info["final_obs"]), last)
         ends += ended.sum()
     assert ends >= 8
@@ -208,14 +208,14 @@ def test_images_equal_those_of_the_cpu_engine() -> None:
         images = [env.step(action)[0]["image"].astype(float) for env in (ours, theirs)]
     assert np.ptp(images[0]) > 50
     assert np.abs(images[0] - images[1]).mean() < 0.5  # of 255
-    films = [np.array(env.render(), float) for env in (ours, theirs)]
-    assert np.abs(films[0] - films[1]).mean() < 0.5
+    images = [np.array(env.render(), float) for env in (ours, theirs)]
+    assert np.abs(images[0] - images[1]).mean() < 0.5
     ours.close()
     theirs.close()
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_nothing_goes_over_the_cpu() -> None:
+def test_on_a_gpu_nothing_is_copied_to_the_cpu() -> None:
     env = made("FrankaReach", 64)
     outcome = env.advance(env.engine.array(np.zeros((64, 9))))
     assert all(part.device.type == "cuda" for part in outcome[:4])

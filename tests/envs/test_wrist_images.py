@@ -1,4 +1,4 @@
-"""Images for pretraining: of the same world as an agent's, varied, and continued exactly."""
+"""Images for pretraining: like an agent's observations, varied, and exactly resumable."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def source(task="FrankaMove", envs=4, seed=0, **settings):
     return WristImages(VectorManipulation(task, envs, threads=1), 32, seed, **settings)
 
 
-def test_without_variation_they_are_what_an_agent_sees():
+def test_without_variation_images_equal_an_agents_observations():
     drawn = source(varied=0.0)
     images = drawn.draw()
     agents = VectorManipulation("FrankaMove", 4, threads=1, observation="pixels", image_size=32)
@@ -24,20 +24,20 @@ def test_without_variation_they_are_what_an_agent_sees():
     agents.close()
 
 
-def test_varied_ones_show_the_same_scene_in_other_colors():
+def test_varied_images_show_the_same_scene_in_other_colors():
     plain, varied = source(varied=0.0), source(varied=1.0)
     one, other = plain.draw(), varied.draw()
     np.testing.assert_array_equal(
         plain.env.get_state()["physics"], varied.env.get_state()["physics"]
     )
     assert np.abs(one.astype(float) - other).mean(axis=(1, 2, 3)).min() > 2
-    again = plain.draw()  # the model that draws is the task's own again
+    again = plain.draw()  # rendering uses the task's own model again
     assert again.shape == (4, 3, 32, 32)
     plain.close()
     varied.close()
 
 
-def test_half_of_them_are_varied_by_default():
+def test_half_of_the_images_are_varied_by_default():
     drawn, plain = source(envs=64), source(envs=64, varied=0.0)
     differs = (drawn.draw() != plain.draw()).any(axis=(1, 2, 3))
     assert 16 < differs.sum() < 48
@@ -45,7 +45,7 @@ def test_half_of_them_are_varied_by_default():
     plain.close()
 
 
-def test_they_continue_exactly_from_a_state():
+def test_a_restored_source_draws_the_same_images():
     first, second = source(), source(seed=5)
     for _ in range(3):
         first.draw()
@@ -56,7 +56,7 @@ def test_they_continue_exactly_from_a_state():
     second.close()
 
 
-def test_the_expert_moves_half_of_the_robots_and_chance_the_others():
+def test_half_of_the_robots_are_moved_by_the_expert_and_half_at_random():
     drawn = source("FrankaReach", envs=16, varied=0.0, every=10)
     goals = drawn.targets()["goal"]
 
@@ -73,7 +73,7 @@ def test_the_expert_moves_half_of_the_robots_and_chance_the_others():
     drawn.close()
 
 
-def test_targets_are_the_scenes_of_the_images():
+def test_targets_describe_the_scenes_of_the_images():
     move, cabinet = source(), source("KukaCabinet")
     move.draw()
     found, engine = move.targets(), move.env.engine

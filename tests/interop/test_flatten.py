@@ -13,12 +13,12 @@ def test_discrete_values_become_one_hot_codes_from_their_start():
     assert read(np.array([7, 5])).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
-def test_several_discrete_values_are_coded_side_by_side():
+def test_multi_discrete_values_are_concatenated_one_hot_codes():
     read = SpaceFlattener(spaces.MultiDiscrete([2, 3]))
     assert read(np.array([[1, 2]])).tolist() == [[0, 1, 0, 0, 1]]
 
 
-def test_entries_of_a_dict_come_in_the_order_of_its_keys():
+def test_dict_entries_are_concatenated_in_key_order():
     space = spaces.Dict({"b": spaces.Box(-1, 1, (2,)), "a": spaces.Discrete(2)})
     values = {"b": np.array([[0.25, 0.5]]), "a": np.array([1])}
     keys = list(space.spaces)
@@ -27,7 +27,7 @@ def test_entries_of_a_dict_come_in_the_order_of_its_keys():
     assert SpaceFlattener(space, view="b")(values).tolist() == [[0.25, 0.5]]
 
 
-def test_single_values_are_read_like_a_batch():
+def test_stacked_single_values_equal_a_batch():
     space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1,))})
     read = SpaceFlattener(space)
     singles = [{"a": 1, "b": np.array([0.5])}, {"a": 0, "b": np.array([-0.5])}]
@@ -35,7 +35,7 @@ def test_single_values_are_read_like_a_batch():
     assert torch.equal(read(stack(singles)), read(batch))
 
 
-def test_images_need_an_encoder_and_get_to_it_as_they_are():
+def test_images_require_an_encoder_which_gets_them_unchanged():
     space = spaces.Box(0, 255, (4, 4, 3), np.uint8)
     with pytest.raises(ValueError, match="looks like an image: give encoder"):
         SpaceFlattener(space)
@@ -51,7 +51,7 @@ def test_images_need_an_encoder_and_get_to_it_as_they_are():
     assert seen[0].shape == (2, 4, 4, 3)
 
 
-def test_an_image_in_a_dict_is_named_and_can_be_left_out():
+def test_an_image_in_a_dict_is_named_in_the_error_and_view_can_exclude_it():
     space = spaces.Dict({"image": spaces.Box(0, 255, (4, 4, 3), np.uint8), "v": spaces.Discrete(2)})
     with pytest.raises(ValueError, match=r"observation\['image'\]"):
         SpaceFlattener(space)
@@ -60,7 +60,7 @@ def test_an_image_in_a_dict_is_named_and_can_be_left_out():
         SpaceFlattener(space, view="w")
 
 
-def test_an_encoder_that_makes_no_rows_is_refused():
+def test_an_encoder_must_return_one_vector_per_observation():
     read = SpaceFlattener(spaces.Box(0, 1, (2, 2, 1)), encoder=lambda images: images)
     with pytest.raises(ValueError, match=r"\(3, 2, 2, 1\).*expected \(N, D\)"):
         read(np.zeros((3, 2, 2, 1)))

@@ -23,12 +23,12 @@ def pendulum():
 
 
 def connector(built):
-    pieces = built.learner_group._learner._learner_connector.connectors
-    return next(piece for piece in pieces if isinstance(piece, BonusConnector))
+    connectors = built.learner_group._learner._learner_connector.connectors
+    return next(c for c in connectors if isinstance(c, BonusConnector))
 
 
 class Peek(ConnectorV2):
-    """Notes the rewards and observations of episodes as they come by."""
+    """Records the rewards and observations of episodes."""
 
     def __init__(self, seen):
         super().__init__()
@@ -74,7 +74,7 @@ def test_the_bonus_is_added_before_the_advantages(ends_at):
     checked = 0
     for observations, rewards in seen:
         rows = torch.as_tensor(observations)
-        real = rewards != 0  # the piece that PPO adds has none
+        real = rewards != 0  # the step that PPO's connector adds has none
         arrived = rows[:, 2] + (ends_at == "next")
         expected = 0.5 * signature(rows[:, 1], arrived, rows[:, 0]).numpy()
         np.testing.assert_allclose(rewards[real], expected[real], rtol=1e-4)
@@ -89,15 +89,15 @@ def test_the_bonus_is_added_before_the_advantages(ends_at):
             steps = features[valid]
             assert len(steps[:, :2].unique(dim=0)) == 1
             assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
-            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # also where a rollout was cut
+            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # also across rollouts
             assert torch.equal(actions[valid][1:], steps[1:, 3:])
             cut += 1
     assert cut >= 128
 
 
-def test_the_policy_moves_with_the_bonus():
-    def weights(pay):
-        return train(NotingBonus(3, lambda w: torch.full((len(w),), pay)), beta=1.0, iterations=1)
+def test_the_bonus_changes_the_policy_update():
+    def weights(value):
+        return train(NotingBonus(3, lambda w: torch.full((len(w),), value)), beta=1.0, iterations=1)
 
     assert torch.equal(weights(0.0), weights(0.0))
     assert not torch.equal(weights(0.0), weights(1.0))
@@ -112,19 +112,19 @@ def test_the_bonus_is_trained_on_each_window_once():
 @pytest.mark.parametrize(
     ("settings", "most"),
     [
-        ({}, 1.0),  # normalized actions are clipped before they are stretched to the bounds
+        ({}, 1.0),  # normalized actions are clipped before they are scaled to the bounds
         ({"normalize_actions": False, "clip_actions": True}, 2.0),
         ({"normalize_actions": False, "clip_actions": False}, 5.0),
     ],
 )
 def test_the_bonus_sees_the_actions_that_environments_receive(settings, most):
     space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
-    piece = BonusConnector(bonus=NotingBonus(1), **settings)
-    assert piece._received(torch.tensor([[5.0], [0.5]]), space).tolist() == [[most], [0.5]]
+    made = BonusConnector(bonus=NotingBonus(1), **settings)
+    assert made._received(torch.tensor([[5.0], [0.5]]), space).tolist() == [[most], [0.5]]
 
 
-def test_a_batch_is_as_many_steps_of_the_scale_as_each_environment_took():
-    """Bonuses of each step alike in all environments, so that the scale's averages are known."""
+def test_a_batch_advances_the_scale_by_the_steps_of_each_environment():
+    """The bonus of a step is the same in all environments, so the scale's averages are known."""
     scale = BonusScale()
     bonus = NotingBonus(3, lambda w: w.features[:, -1, 2])
     built = algorithm(bonus, num_envs=2, beta=scale)
@@ -135,8 +135,8 @@ def test_a_batch_is_as_many_steps_of_the_scale_as_each_environment_took():
     assert state["steps"] == sum(map(len, bonus.windows)) >= 64
 
 
-def test_steps_are_laid_out_in_time_by_runner_and_environment():
-    # One runner with two environments: completed episodes first, then those under way.
+def test_timeline_assigns_steps_to_runners_and_environments():
+    # One runner with two environments: completed episodes first, then running ones.
     rows, columns = timeline([2, 3, 4, 3], runners=1, envs=2)
     assert [columns[i] for i in (0, 2, 5, 9)] == [0, 1, 0, 1]
     assert rows.tolist() == [0, 1, 0, 1, 2, 2, 3, 4, 5, 3, 4, 5]
@@ -144,20 +144,20 @@ def test_steps_are_laid_out_in_time_by_runner_and_environment():
     rows, columns = timeline([2, 4, 5, 1], runners=2, envs=1)
     assert rows.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
     assert columns.tolist() == [0] * 6 + [1] * 6
-    # No step has the place of another.
+    # No two steps have the same position.
     lengths = np.random.default_rng(0).integers(1, 30, 40).tolist()
     rows, columns = timeline(lengths, runners=3, envs=4)
     assert len(set(zip(rows, columns, strict=True))) == sum(lengths)
 
 
-def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):
+def test_rllib_checkpoints_contain_the_bonus_and_its_scale(tmp_path):
     bonus, again = MIMEx(length=3), MIMEx(length=3, seed=7)
     first, second = (algorithm(b, env=pendulum, batch_size=32) for b in (bonus, again))
     first.train()
     second.train()
     saved = copy.deepcopy(connector(first).get_state())
     first.save_to_path(tmp_path / "run")
-    first.train()  # what happens later is not in the file
+    first.train()  # not in the checkpoint
     second.restore_from_path(tmp_path / "run")
     loaded = connector(second).get_state()
     assert loaded["scale"] == saved["scale"]
@@ -167,7 +167,7 @@ def test_checkpoints_of_rllib_hold_the_bonus_and_its_scale(tmp_path):
     reference.load_state_dict(saved["bonus"])
     assert torch.equal(again.reward(window), reference.reward(window))
     assert not torch.equal(again.reward(window), bonus.reward(window))
-    second.train()  # and it goes on
+    second.train()  # training continues
     assert again.steps == reference.steps + 2
     for built in (first, second):
         built.stop()

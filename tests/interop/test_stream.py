@@ -15,33 +15,33 @@ BOX, TWO = spaces.Box(-np.inf, np.inf, (6,)), spaces.Discrete(3)
 
 
 def rows(*steps):
-    """Observations of the probe's kind: environment n, episode 0, a step."""
+    """Observations as of ProbeEnv: environment n, episode 0, and the given steps."""
     return np.array([[n, 0, step, 0, 0, 0] for n, step in enumerate(steps)], np.float32)
 
 
-def pays_the_step(window):
+def step_number(window):
     return window.features[:, -1, 2]
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
-    bonus = NotingBonus(3, pays_the_step)
+def test_reset_steps_are_neither_scored_nor_trained_on(at_once):
+    bonus = NotingBonus(3, step_number)
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(10.0, normalize=False), learn_every=None
     )
     stream.per_rollout = at_once
     stream.start(rows(0, 0))
-    paid = [
+    rewards = [
         stream.step([0, 0], rows(1, 1), [1.0, 2.0], [True, False]),
         stream.step([0, 0], rows(0, 2), [0.0, 4.0], [False, False], ignored=[True, False]),
     ]
     if at_once:
-        assert [p.total.tolist() for p in paid] == [[1.0, 2.0], [0.0, 4.0]]
+        assert [p.total.tolist() for p in rewards] == [[1.0, 2.0], [0.0, 4.0]]
         settled = stream.rollout_rewards()
         totals, intrinsic = settled.total.tolist(), settled.intrinsic.tolist()
     else:
-        totals = [p.total.tolist() for p in paid]
-        intrinsic = [p.intrinsic.tolist() for p in paid]
+        totals = [p.total.tolist() for p in rewards]
+        intrinsic = [p.intrinsic.tolist() for p in rewards]
     assert totals == [[11.0, 12.0], [0.0, 24.0]]
     assert intrinsic == [[10.0, 10.0], [0.0, 20.0]]
     assert sum(map(len, bonus.windows)) == stream.transitions == 3
@@ -49,18 +49,18 @@ def test_steps_that_only_reset_are_neither_scored_nor_learned(at_once):
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_steps_that_only_reset_enter_no_average(at_once):
-    """Every real step has a bonus of 2, so that the rms is 2."""
+def test_reset_steps_are_excluded_from_averages(at_once):
+    """Every real step has a bonus of 2, so the rms is 2."""
     bonus = NotingBonus(3, lambda window: torch.full((len(window),), 2.0))
     scale = BonusScale(0.5, reward_decay=1.0, schedule="linear", over_steps=1000)
     stream = BonusStream(bonus, 2, BOX, TWO, beta=scale, learn_every=1)
     stream.per_rollout = at_once
     stream.start(rows(0, 0))
-    paid, ignored = [], np.array([[False, False], [True, False], [True, True], [False, True]])
+    rewards, ignored = [], np.array([[False, False], [True, False], [True, True], [False, True]])
     for resets in ignored:
         step = stream.step([0, 0], rows(1, 1), 1.0 * ~resets, [False] * 2, ignored=resets)
-        paid.append(step.intrinsic)
-    intrinsic = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
+        rewards.append(step.intrinsic)
+    intrinsic = stream.rollout_rewards().intrinsic if at_once else torch.stack(rewards)
     assert intrinsic[torch.as_tensor(ignored)].tolist() == [0.0] * 4
     unit = 0.5 * math.sqrt(1 - 0.99**2)
     assert intrinsic[~torch.as_tensor(ignored)].tolist() == pytest.approx([unit] * 4, rel=4e-3)
@@ -71,8 +71,8 @@ def test_steps_that_only_reset_enter_no_average(at_once):
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
-    """A goal is rewarded every tenth step, and 5 of 15 steps later the log is written."""
+def test_the_report_averages_over_recent_steps(at_once):
+    """One of 15 steps has an extrinsic reward, five steps before the report."""
     bonus = NotingBonus(3, lambda window: torch.ones(len(window)))
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(0.1, normalize=False), learn_every=None
@@ -83,7 +83,7 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
         stream.step([0, 0], rows(1, 1), [9.0 * (t == 9)] * 2, [False] * 2)
     if at_once:
         stream.rollout_rewards()
-    # 9 of the task and 15 times 0.1 of the bonus; 300 steps are the half-life
+    # a reward of 9 and 15 bonuses of 0.1; the half-life is 300 steps
     assert stream.report["bonus/share"] == pytest.approx(1.5 / 10.5, abs=0.01)
     assert stream.report["bonus/reward"] == pytest.approx(0.1)
     loaded = BonusStream(
@@ -96,23 +96,23 @@ def test_the_report_covers_recent_steps_not_the_last_one_alone(at_once):
     assert loaded.report == stream.report
 
 
-def test_a_rollout_scores_each_chunk_before_it_is_learned():
+def test_a_rollout_scores_each_chunk_before_training_on_it():
     observations = np.random.default_rng(0).normal(size=(9, 4, 6)).astype(np.float32)
     stream = BonusStream(RND(6), 4, BOX, TWO, beta=1.0, learn_every=16)
     stream.per_rollout = True
     stream.start(observations[0])
     for row in observations[1:]:
         stream.step([0] * 4, row, np.zeros(4), [False] * 4)
-    paid = stream.rollout_rewards().intrinsic
+    rewards = stream.rollout_rewards().intrinsic
     fresh = RND(6)
     plain = BonusStream(fresh, 4, BOX, TWO, beta=1.0, learn_every=16)
     plain.start(observations[0])
     expected = [plain.step([0] * 4, r, np.zeros(4), [False] * 4) for r in observations[1:]]
-    torch.testing.assert_close(paid, torch.stack([e.intrinsic for e in expected]))
+    torch.testing.assert_close(rewards, torch.stack([e.intrinsic for e in expected]))
     assert stream.bonus.steps == fresh.steps == 2
 
 
-def test_a_state_of_other_environments_is_refused_and_changes_nothing():
+def test_a_state_with_another_number_of_environments_raises_and_changes_nothing():
     def stream(num_envs):
         return BonusStream(MIMEx(), num_envs, BOX, TWO, learn_every=2)
 
@@ -125,7 +125,7 @@ def test_a_state_of_other_environments_is_refused_and_changes_nothing():
     assert other.transitions == 0
 
 
-def test_a_state_broken_in_any_place_changes_nothing():
+def test_loading_a_corrupted_state_changes_nothing():
     def stream():
         return BonusStream(ICM(None, 3, hidden=8, embed_dim=8), 2, BOX, TWO)
 
@@ -148,12 +148,12 @@ def test_a_state_broken_in_any_place_changes_nothing():
         ({"train_fraction": float("nan")}, "train_fraction=nan"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(settings, words):
+def test_invalid_settings_raise(settings, words):
     with pytest.raises(ValueError, match=words):
         BonusStream(RND(6), 2, BOX, TWO, **settings)
 
 
-def test_steps_of_a_wrong_shape_are_refused_by_name_and_change_nothing():
+def test_arrays_of_a_wrong_shape_raise_with_their_name_and_change_nothing():
     stream = BonusStream(ICM(6, 3), 2, BOX, TWO)
     before = stream.state_dict()
     with pytest.raises(ValueError, match="which has shape"):
@@ -188,7 +188,7 @@ def test_steps_of_a_wrong_shape_are_refused_by_name_and_change_nothing():
 
 
 @pytest.mark.parametrize("make", [RND, MIMEx, lambda: E3B(None, 3)])
-def test_a_step_that_the_bonus_or_the_scale_refuses_changes_nothing(make):
+def test_an_invalid_step_raises_and_changes_nothing(make):
     stream = BonusStream(make(), 2, BOX, TWO, learn_every=4)
     stream.start(rows(0, 0))
     stream.step([0, 1], rows(1, 1), [1.0, 2.0], [False] * 2)
@@ -208,7 +208,7 @@ def test_a_step_that_the_bonus_or_the_scale_refuses_changes_nothing(make):
     stream.step([0, 1], rows(2, 2), [1.0, 2.0], [False] * 2)
 
 
-def test_a_bonus_that_never_learns_is_for_evaluation():
+def test_without_learn_every_the_bonus_is_never_trained():
     bonus = RND(6)
     stream = BonusStream(bonus, 1, BOX, TWO, learn_every=None)
     stream.start(rows(0))
@@ -233,14 +233,14 @@ def play(stream, observations, ends, first=0):
 def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
     observations = np.random.default_rng(0).normal(size=(20, 2, 6)).astype(np.float32)
     ends = ({7, 15}, {11})
-    bonus = E3B(embed_dim=4, lr=1e-12)  # features that stay as they are
+    bonus = E3B(embed_dim=4, lr=1e-12)  # features that do not change
     stream = BonusStream(
         bonus, 2, BOX, TWO, beta=BonusScale(1.0, normalize=False), learn_every=8, stride=stride
     )
     stream.per_rollout = at_once
     stream.start(observations[0])
-    paid = play(stream, observations, ends)
-    paid = stream.rollout_rewards().intrinsic if at_once else torch.stack(paid)
+    rewards = play(stream, observations, ends)
+    rewards = stream.rollout_rewards().intrinsic if at_once else torch.stack(rewards)
 
     def embed(observation):
         return bonus.embed(torch.as_tensor(observation)).detach().double().numpy()
@@ -258,12 +258,12 @@ def test_an_episodic_bonus_sees_each_step_of_an_episode_once(at_once, stride):
             expected = phi @ np.linalg.inv(matrix) @ phi
             if starts and stride > 1:  # the window holds nothing before its newest step
                 expected = 0.0
-            assert float(paid[t - 1, env]) == pytest.approx(expected, rel=2e-3), (t, env)
+            assert float(rewards[t - 1, env]) == pytest.approx(expected, rel=2e-3), (t, env)
             matrix += np.outer(phi, phi)
     assert bonus.steps > 0
 
 
-def test_an_episodic_bonus_goes_on_within_an_episode_after_loading():
+def test_an_episodic_bonus_continues_an_episode_after_loading():
     observations = np.random.default_rng(0).normal(size=(20, 2, 6)).astype(np.float32)
     streams = [BonusStream(E3B(seed=n), 2, BOX, TWO, learn_every=8) for n in (0, 1)]
     straight, resumed = streams
@@ -275,7 +275,7 @@ def test_an_episodic_bonus_goes_on_within_an_episode_after_loading():
     assert all(torch.equal(a, b) for a, b in zip(*later, strict=True))
 
 
-def test_an_evaluation_leaves_an_episodic_bonus_as_it_is():
+def test_an_evaluation_does_not_change_an_episodic_bonus():
     stream = BonusStream(E3B(6, 3), 2, BOX, TWO)
     stream.training = False
     stream.start(rows(0, 0))

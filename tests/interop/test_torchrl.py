@@ -43,9 +43,9 @@ def test_each_step_has_the_bonus_of_its_window(ends_at):
             assert torch.equal(actions[valid][1:], steps[1:, 3:])
 
 
-def test_advantages_move_with_the_bonus():
-    def advantages(pay):
-        bonus = NotingBonus(3, lambda w: torch.full((len(w),), pay))
+def test_the_bonus_changes_the_advantages():
+    def advantages(value):
+        bonus = NotingBonus(3, lambda w: torch.full((len(w),), value))
         torch.manual_seed(0)
         rollout = probes(bonus, beta=BonusScale(1.0, normalize=False)).rollout(
             30, break_when_any_done=False
@@ -56,7 +56,7 @@ def test_advantages_move_with_the_bonus():
         return gae(rollout)["advantage"]
 
     assert (advantages(0.0) == 0).all()
-    # The last of the thirty steps of an episode that goes on earns its own bonus only.
+    # The last of 30 steps of an unfinished episode has only its own bonus.
     assert advantages(1.0).min() >= 1.0
     assert advantages(1.0).max() > 3.0
 
@@ -74,14 +74,14 @@ def test_a_single_environment_and_a_collector_train_the_bonus():
     torch.testing.assert_close(batches[1]["next", "reward"], total)
 
 
-def test_without_adding_the_reward_stays():
+def test_with_add_false_the_reward_is_unchanged():
     env = TransformedEnv(GymEnv("CartPole-v1"), BonusTransform(ICM(None, 2), add=False))
     rollout = env.rollout(5)
     assert (rollout["next", "reward"] == 1).all()
     assert (rollout["next", "intrinsic_reward"] > 0).any()
 
 
-def test_a_state_is_continued_from():
+def test_a_loaded_state_restores_the_bonus():
     env, other = (
         TransformedEnv(GymEnv("Pendulum-v1"), BonusTransform(RND(), learn_every=4))
         for _ in range(2)

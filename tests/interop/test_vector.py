@@ -21,7 +21,9 @@ MODES = list(AutoresetMode)
 
 
 def roll(mode, steps=40, num_envs=2, **options):
-    """Rolls probes under a noting bonus: a row ``(env, episode, step left, reward)`` a step."""
+    """Steps ProbeEnvs with a NotingBonus; returns the bonus and one row per step.
+
+    A row is ``(env, episode, step, reward, whether the step only resets)``."""
     vector = SyncVectorEnv([lambda n=n: ProbeEnv(n) for n in range(num_envs)], autoreset_mode=mode)
     bonus = NotingBonus(3)
     env = wrap_vector(
@@ -58,7 +60,7 @@ def test_each_transition_has_the_bonus_of_its_window(mode, ends_at):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_windows_never_cross_episodes_and_actions_led_to_their_observations(mode):
+def test_windows_stay_within_an_episode_and_hold_previous_actions(mode):
     bonus, _ = roll(mode)
     assert sum(map(len, bonus.windows)) >= 60
     for window in bonus.windows:
@@ -68,7 +70,7 @@ def test_windows_never_cross_episodes_and_actions_led_to_their_observations(mode
             steps = features[valid]
             assert len({tuple(row[:2].tolist()) for row in steps}) == 1
             assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
-            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # no longer, no shorter
+            assert len(steps) == min(int(steps[-1, 2]) + 1, 5)  # of full length
             assert torch.equal(actions[valid], steps[:, 3:])
 
 
@@ -83,7 +85,7 @@ def test_an_asynchronous_environment_has_the_same_rewards():
     assert totals[0] == totals[1]
 
 
-def test_a_masked_reset_leaves_the_other_windows_alone():
+def test_a_masked_reset_does_not_change_the_windows_of_other_environments():
     vector = SyncVectorEnv([ProbeEnv, ProbeEnv], autoreset_mode=AutoresetMode.DISABLED)
     bonus = NotingBonus(3)
     env = wrap_vector(vector, bonus)
@@ -106,7 +108,7 @@ def test_the_bonus_learns_once_from_a_quarter_of_the_transitions_or_all(settings
     assert env.stream.metrics["bonus/trained"] == trained
 
 
-def test_making_the_wrapper_touches_the_environment_not_once():
+def test_constructing_the_wrapper_does_not_reset_the_environment():
     class Untouchable(ProbeEnv):
         def reset(self, **kwargs):
             raise AssertionError("reset in the constructor")
@@ -116,11 +118,11 @@ def test_making_the_wrapper_touches_the_environment_not_once():
         env.stream.step([0], np.zeros((1, 6)), [0.0], [False])
 
 
-def test_nothing_has_to_be_chosen_for_a_bonus_of_any_size():
+def test_the_default_scale_does_not_depend_on_the_size_of_the_bonus():
     for size in (1e-6, 1.0, 1e6):
         vector = SyncVectorEnv([lambda: ProbeEnv(0), lambda: ProbeEnv(1)])
-        pay = torch.tensor([1.0, 3.0]) * size
-        env = wrap_vector(vector, NotingBonus(3, lambda w, pay=pay: pay))
+        value = torch.tensor([1.0, 3.0]) * size
+        env = wrap_vector(vector, NotingBonus(3, lambda w, value=value: value))
         env.reset()
         for _ in range(3):
             rewards = env.step(np.array([0, 0]))[1]
@@ -169,7 +171,7 @@ def test_a_state_is_saved_by_torch_and_loaded_as_weights_only(tmp_path):
     assert other.stream.transitions == env.stream.transitions > 0
 
 
-def test_misfits_are_named():
+def test_mismatched_arguments_raise():
     vector = SyncVectorEnv([ProbeEnv])
     with pytest.raises(ValueError, match=r"action_dim=2.*action_dim=3"):
         wrap_vector(vector, ICM(None, 2, discrete=True))
@@ -184,7 +186,7 @@ def test_misfits_are_named():
         wrap_vector(vector, MIMEx())
 
 
-def test_a_same_step_environment_without_final_observations_is_refused():
+def test_a_same_step_environment_without_final_obs_raises():
     vector = SyncVectorEnv([ProbeEnv])  # really NEXT_STEP
     env = wrap_vector(vector, NotingBonus(3), autoreset_mode=AutoresetMode.SAME_STEP)
     env.reset()
@@ -236,12 +238,12 @@ def test_a_bonus_sees_the_features_of_its_view(mode, view, expected):
 
 
 @pytest.mark.parametrize("view", [6, [0, 7], -7, slice(0, 9), slice(3, 3), [], "a", [True], 1.5])
-def test_a_view_out_of_range_is_refused_by_what_there_is(view):
+def test_a_view_out_of_range_raises_with_the_valid_range(view):
     with pytest.raises(ValueError, match=r"view=.* has 6 features, 0 to 5"):
         wrap(ProbeEnv(), MIMEx(), view=view)
 
 
-def test_a_view_of_something_else_is_refused():
+def test_a_view_of_an_unsupported_space_raises():
     class Code(ProbeEnv):
         def __init__(self):
             super().__init__()
@@ -252,7 +254,7 @@ def test_a_view_of_something_else_is_refused():
 
 
 class Mixed(gymnasium.Env):
-    """Dict, MultiDiscrete and Tuple, in observations and actions; three steps an episode."""
+    """Dict, MultiDiscrete and Tuple observations and actions, with episodes of three steps."""
 
     observation_space = gymnasium.spaces.Dict(
         {
@@ -285,7 +287,7 @@ ACTIONS = [
 
 @pytest.mark.parametrize(("space", "width"), ACTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_actions_and_observations_of_several_parts(space, width, mode):
+def test_composite_actions_and_observations_are_flattened(space, width, mode):
     bonus = ICM()
     env = wrap_vector(
         SyncVectorEnv([lambda: Mixed(space)] * 2, autoreset_mode=mode), bonus, learn_every=6
@@ -307,7 +309,7 @@ def test_actions_and_observations_of_several_parts(space, width, mode):
     assert (single.feature_dim, single.action_dim, single.steps) == (5, width, 1)
 
 
-def test_actions_that_cannot_be_flattened_are_refused_where_the_bonus_sees_them():
+def test_unsupported_action_spaces_raise_only_if_the_bonus_uses_actions():
     space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
     wrap(Mixed(space), RND())
     with pytest.raises(ValueError, match=r"action space Sequence.*TransformAction.*RND"):
@@ -346,14 +348,14 @@ def test_every_step_to_the_final_one_has_a_bonus():
         assert terminated or truncated
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # the checker's advice on CartPole itself
-def test_it_is_an_environment_by_the_rules():
-    # The same seed is paid the same: that is asked for, and only the raw bonus gives it.
+@pytest.mark.filterwarnings("ignore::UserWarning")  # warnings about CartPole itself
+def test_the_wrapper_passes_gymnasiums_check_env():
+    # check_env requires equal rewards for equal seeds, which only the raw bonus has.
     raw = BonusScale(0.05, normalize=False)
     check_env(wrap(CartPoleEnv(), MIMEx(), beta=raw), skip_render_check=True)
 
 
-def test_state_is_what_a_fresh_wrapper_continues_from():
+def test_a_new_wrapper_continues_from_a_saved_state():
     env, other = (wrap(gymnasium.make("Pendulum-v1"), MIMEx(), learn_every=4) for _ in range(2))
     env.reset(seed=0)
     for _ in range(10):
@@ -366,7 +368,7 @@ def test_state_is_what_a_fresh_wrapper_continues_from():
 
 
 def seen_action(env, wrapper, action):
-    """What the bonus sees of an action, of which Pendulum takes -2 to 2."""
+    """The action that the bonus gets; Pendulum's bounds are -2 and 2."""
     bonus = NotingBonus(1)
     env = wrapper(env, bonus, beta=1.0, learn_every=None)
     env.reset(seed=0)
@@ -398,6 +400,6 @@ def test_the_bonus_sees_the_action_that_the_environment_receives(wrappers, expec
     assert seen_action(pendulum(*wrappers), wrap, 0.5) == 0.5
 
 
-def test_the_bonus_sees_what_a_clip_of_all_environments_hands_on():
+def test_the_bonus_sees_actions_clipped_by_a_vector_clip_action():
     vector = of_vectors.ClipAction(SyncVectorEnv([pendulum]))
     assert seen_action(vector, wrap_vector, -7.0) == -2.0

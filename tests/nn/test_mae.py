@@ -1,4 +1,4 @@
-"""The masked autoencoder against its formulas, and what its encoder must not see."""
+"""The masked autoencoder compared with its formulas; its encoder must not see masked patches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def patches(of: Tensor, side: int = 3, patch: int = 8) -> Tensor:
 VISIBLE = torch.tensor([[0, 4, 7], [1, 2, 8]])
 
 
-def test_the_loss_is_that_of_hidden_patches_with_normalized_pixels():
+def test_the_loss_is_over_masked_patches_with_normalized_pixels():
     mae, seen = network(), images()
     with torch.no_grad():
         predicted = mae(seen, VISIBLE)  # (2, 9, 192)
@@ -73,8 +73,8 @@ def test_the_order_of_visible_patches_does_not_matter():
         torch.testing.assert_close(mae(seen, VISIBLE), mae(seen, VISIBLE.flip(1)))
 
 
-def test_with_all_patches_visible_the_class_token_is_that_of_the_frozen_encoder():
-    """What is pretrained is what ``ViT`` computes."""
+def test_with_all_patches_visible_the_class_token_equals_the_frozen_encoders():
+    """The pretrained encoder equals ``ViT``."""
     mae, seen, found = network(), images(), []
     mae.encoder.norm.register_forward_hook(lambda module, inputs, output: found.append(inputs[0]))
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_with_all_patches_visible_the_class_token_is_that_of_the_frozen_encoder(
         torch.testing.assert_close(found[0][:, 0], mae.encoder(seen))
 
 
-def test_reconstructions_show_visible_patches_as_they_are_and_hide_the_others():
+def test_reconstructions_keep_visible_patches_and_gray_out_masked_ones():
     mae, seen = network(), images()
     masked, filled = mae.reconstruct(seen, VISIBLE)
     gray = torch.tensor(IMAGENET_MEAN).mul(255).round().byte().view(3, 1, 1)
@@ -99,7 +99,7 @@ def test_reconstructions_show_visible_patches_as_they_are_and_hide_the_others():
                 assert not torch.equal(shown, hidden)
 
 
-def test_it_learns_to_fill_in_what_repeats():
+def test_training_reconstructs_repeating_patterns():
     mae = network()
     stripes = (torch.arange(24) // 4 % 2 * 255).byte().expand(4, 3, 24, 24)
     optimizer = torch.optim.Adam([p for p in mae.parameters() if p.requires_grad], 3e-3)
@@ -113,7 +113,7 @@ def test_it_learns_to_fill_in_what_repeats():
     assert losses[-1] < 0.1 * losses[0]
 
 
-def test_positions_are_fixed_and_differ():
+def test_position_embeddings_are_fixed_and_distinct():
     mae = network()
     assert not mae.encoder.pos_embed.requires_grad
     assert len({tuple(row.tolist()) for row in grid_positions(3, 16)}) == 9
@@ -121,7 +121,7 @@ def test_positions_are_fixed_and_differ():
 
 
 @pytest.mark.parametrize(("ratio", "count"), [(0.75, 16), (0.5, 32), (0.999, 1), (0.001, 63)])
-def test_so_many_patches_are_visible_each_once_and_at_random(ratio, count):
+def test_visible_patches_are_a_random_subset_of_fixed_size(ratio, count):
     visible = draw_visible(50, 64, ratio, torch.Generator().manual_seed(0))
     assert visible.shape == (50, count)
     assert all(len(set(row)) == count for row in visible.tolist())
@@ -135,7 +135,7 @@ def test_the_learning_rate_rises_and_falls_to_zero():
     assert rates == pytest.approx([0.0, 1.0, 2.0, 1.0, 0.0])
 
 
-def test_images_of_another_size_or_type_are_refused():
+def test_images_of_another_size_or_dtype_raise():
     with pytest.raises(ValueError, match=r"\(2, 3, 32, 32\).*\(..., 3, 24, 24\)"):
         network()(images(size=32), VISIBLE)
     with pytest.raises(ValueError, match=r"float32 .*expected uint8"):

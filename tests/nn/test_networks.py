@@ -32,7 +32,7 @@ def test_images_of_any_size_and_batch_become_features(size, batch):
     assert encoder(images).shape == (*batch, 7)
 
 
-def test_features_are_of_one_scale_whatever_the_image():
+def test_features_have_the_same_scale_for_any_image():
     encoder = ConvEncoder(64)
     pattern = torch.randint(0, 2, (8, 3, 64, 64), dtype=torch.uint8)
     dim, bright = encoder(pattern * 40), encoder(pattern * 255)
@@ -41,13 +41,13 @@ def test_features_are_of_one_scale_whatever_the_image():
         assert torch.allclose(encoded.std(-1, correction=0), torch.ones(8), atol=1e-3)
 
 
-def test_the_images_of_a_batch_do_not_see_each_other():
+def test_images_of_a_batch_are_encoded_independently():
     encoder = ConvEncoder(40)
     images = torch.randint(0, 256, (4, 3, 40, 40), dtype=torch.uint8)
     assert torch.allclose(encoder(images)[2], encoder(images[2]), atol=1e-5)
 
 
-def test_it_learns_where_a_dot_is():
+def test_training_predicts_the_position_of_a_dot():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     encoder = ConvEncoder(36, features=32)
@@ -75,12 +75,12 @@ def test_it_learns_where_a_dot_is():
         (torch.zeros(2, 3, 84, 84, dtype=torch.uint8), r"\(2, 3, 84, 84\)"),
     ],
 )
-def test_what_is_no_such_image_is_refused(images, words):
+def test_images_of_a_wrong_shape_or_dtype_raise(images, words):
     with pytest.raises(ValueError, match=words):
         ConvEncoder(64)(images)
 
 
-def test_sizes_that_the_filters_do_not_fit_are_refused():
+def test_sizes_too_small_for_the_filters_raise():
     with pytest.raises(ValueError, match=r"image_size=35 .* at least 36"):
         ConvEncoder(35)
     with pytest.raises(ValueError, match=r"channels=\(8, 8\); expected three"):
@@ -92,7 +92,7 @@ def images_of(count=6, size=84, seed=0):
     return torch.randint(0, 256, (count, 9, size, size), dtype=torch.uint8, generator=generator)
 
 
-def test_the_published_encoder_makes_39200_features_of_84_pixels():
+def test_the_published_encoder_has_39200_features_at_84_pixels():
     encoder = PixelEncoder(9, 84)
     assert encoder.features == 39_200
     assert encoder(images_of(2)).shape == (2, 39_200)
@@ -109,7 +109,7 @@ def test_weights_start_orthogonal_with_the_gain_of_relu_and_biases_at_zero():
             assert not layer.bias.any()
 
 
-def test_bytes_are_scaled_to_half_around_zero_and_the_caller_keeps_his():
+def test_bytes_are_scaled_around_zero_without_changing_the_input():
     encoder = PixelEncoder(9, 84)
     images = images_of(3)
     before = images.clone()
@@ -118,7 +118,7 @@ def test_bytes_are_scaled_to_half_around_zero_and_the_caller_keeps_his():
     assert torch.equal(images, before)
 
 
-def test_a_shift_is_the_published_one_to_the_pixel():
+def test_a_shift_equals_the_published_one_to_the_pixel():
     plain = PlainDrQv2(DrQv2(reader(9, 84, 84), actions(1), DrQv2Settings(hidden=8, trunk=4)))
     images = images_of(81)
     every = torch.cartesian_prod(torch.arange(-4, 5), torch.arange(-4, 5))
@@ -135,7 +135,7 @@ def test_a_shift_moves_down_and_right_and_repeats_the_edge():
 
 
 @pytest.mark.usefixtures("cuda")
-def test_a_shift_on_a_gpu_is_that_of_the_cpu():
+def test_shifts_on_the_gpu_equal_those_on_the_cpu():
     images = images_of(81)
     every = torch.cartesian_prod(torch.arange(-4, 5), torch.arange(-4, 5))
     moved = shift(images.to("cuda"), every.to("cuda"))
@@ -143,7 +143,7 @@ def test_a_shift_on_a_gpu_is_that_of_the_cpu():
     assert torch.equal(moved.cpu(), shift(images, every))
 
 
-def test_shifts_are_uniform_over_whole_pixels():
+def test_shifts_are_uniform_integers():
     shifts = draw_shifts(20_000, 4, torch.Generator().manual_seed(0))
     for axis in range(2):
         counts = np.unique(shifts[:, axis], return_counts=True)
@@ -151,6 +151,6 @@ def test_shifts_are_uniform_over_whole_pixels():
         assert (counts[1] / 20_000).tolist() == pytest.approx([1 / 9] * 9, abs=0.01)
 
 
-def test_images_of_too_small_for_the_convolutions_are_refused():
+def test_images_too_small_for_the_convolutions_raise():
     with pytest.raises(ValueError, match=r"image_size=14 pixels"):
         PixelEncoder(9, 14)

@@ -17,10 +17,10 @@ def one_worker_afterwards():
 def test_pytorchs_threads_are_used_by_default_and_restored():
     use_workers(None)
     torch.set_num_threads(2)
-    meet = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=10)
 
     def work(_):
-        meet.wait()
+        barrier.wait()
         return torch.get_num_threads()
 
     assert parallel_map(work, [1, 2]) == [1, 1]  # an operation within a worker stays on one thread
@@ -30,7 +30,7 @@ def test_pytorchs_threads_are_used_by_default_and_restored():
     assert torch.get_num_threads() == 2
 
 
-def test_a_worker_that_splits_its_own_work_does_not_wait_for_itself():
+def test_nested_parallel_maps_do_not_deadlock():
     use_workers(2)
     inner = [1, 2, 3]
     found = parallel_map(lambda item: sum(parallel_map(lambda x: x * item, inner)), [1, 10, 100])
@@ -39,7 +39,7 @@ def test_a_worker_that_splits_its_own_work_does_not_wait_for_itself():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_makes_threads_of_its_own():
+def test_a_forked_process_creates_its_own_threads():
     use_workers(2)
     parallel_map(str, [1, 2])
     child = os.fork()
@@ -48,12 +48,12 @@ def test_a_forked_process_makes_threads_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_results_come_parallel_map_from_several_threads():
+def test_parallel_map_uses_several_threads():
     use_workers(2)
-    meet = threading.Barrier(2, timeout=10)  # passes only if two threads work at once
+    barrier = threading.Barrier(2, timeout=10)  # passes only if two threads work at once
 
     def work(item):
-        meet.wait()
+        barrier.wait()
         return item * 10
 
     assert parallel_map(work, [1, 2, 3, 4]) == [10, 20, 30, 40]
@@ -75,12 +75,12 @@ def test_chunks_cover_all_rows_once():
     assert split_rows(torch.arange(0), 2) == []
 
 
-def test_no_workers_are_refused():
+def test_zero_workers_raise():
     with pytest.raises(ValueError, match="count=0"):
         use_workers(0)
 
 
-def test_after_an_error_no_more_items_are_begun():
+def test_after_an_error_no_more_items_are_started():
     use_workers(2)
     begun = []
 
@@ -88,7 +88,7 @@ def test_after_an_error_no_more_items_are_begun():
         begun.append(item)
         if item == 0:
             raise ZeroDivisionError
-        time.sleep(0.005)  # the other thread would go on with all the rest
+        time.sleep(0.005)  # the other thread would continue with all other items
 
     with pytest.raises(ZeroDivisionError):
         parallel_map(work, list(range(100)))
@@ -96,7 +96,7 @@ def test_after_an_error_no_more_items_are_begun():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_gradients_of_chunks_are_those_of_the_whole(workers):
+def test_gradients_of_chunks_sum_to_those_of_the_batch(workers):
     use_workers(workers)
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(3, 1), torch.randn(20, 3)
@@ -107,7 +107,7 @@ def test_gradients_of_chunks_are_those_of_the_whole(workers):
 
     parameters = [*layer.parameters(), unused]
     sizes, gradients = summed_gradients(loss, split_rows(torch.arange(20), 2), parameters)
-    assert sizes == [2] * 10  # more chunks than are held at once
+    assert sizes == [2] * 10  # more chunks than are in memory at a time
     whole = torch.autograd.grad(layer(x).square().sum(), parameters[:2])
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(gradients, whole, strict=False))
     assert gradients[2] is None

@@ -1,4 +1,4 @@
-"""Real processes that learn together, against one that has the data of all."""
+"""Data-parallel training in several processes equals one process with all the data."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ MINIBATCHES, ROUNDS = 2, 3
 
 
 def share(rows):
-    """This process's rows of those of all; all of them where it is alone."""
+    """This process's share of the rows; all rows in a single process."""
     return rows.chunk(processes.size())[processes.rank()]
 
 
@@ -36,8 +36,8 @@ def operations():
     own = processes.rank()
     return {
         "mean": processes.mean(torch.tensor([1.0, 10.0]) * own),
-        "joined": processes.all_gather(torch.full((1, 2), own)),
-        "beside": processes.all_gather(torch.full((2, 1), own), dim=1),
+        "rows": processes.all_gather(torch.full((1, 2), own)),
+        "columns": processes.all_gather(torch.full((2, 1), own), dim=1),
         "every": processes.all_gather_object({"a": [own, None, "x"]}),
         "bytes": processes.all_gather_bytes(b"xyz" * own),
         "first": processes.broadcast_bytes(b"ab" if own == 0 else b"xyz"),
@@ -46,9 +46,9 @@ def operations():
 
 def test_each_operation_has_the_same_result_in_all_processes():
     expected = {
-        "mean": torch.tensor([1.0, 10.0]),  # of 0, 1 and 2 times
-        "joined": torch.tensor([[0, 0], [1, 1], [2, 2]]),
-        "beside": torch.tensor([[0, 1, 2]] * 2),
+        "mean": torch.tensor([1.0, 10.0]),  # of the processes' values
+        "rows": torch.tensor([[0, 0], [1, 1], [2, 2]]),
+        "columns": torch.tensor([[0, 1, 2]] * 2),
         "every": [{"a": [own, None, "x"]} for own in range(3)],
         "bytes": [b"", b"xyz", b"xyzxyz"],
         "first": b"ab",
@@ -57,7 +57,7 @@ def test_each_operation_has_the_same_result_in_all_processes():
         assert_equal(found, expected)
 
 
-def test_alone_every_operation_gives_back_what_it_got():
+def test_in_one_process_every_operation_returns_its_input():
     values = torch.arange(4.0)
     assert processes.mean(values) is values
     assert processes.all_gather(values) is values
@@ -65,17 +65,17 @@ def test_alone_every_operation_gives_back_what_it_got():
     assert processes.average_gradients([values], values) is values
 
 
-def test_a_place_is_that_of_torchrun(monkeypatch):
+def test_the_rank_is_read_from_torchruns_environment(monkeypatch):
     assert processes.rank_from_environment() is None
-    told = {"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4}
-    for name, value in {**told, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
+    variables = {"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4}
+    for name, value in {**variables, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
-    assert processes.rank_from_environment() == Rank(*told.values())
+    assert processes.rank_from_environment() == Rank(*variables.values())
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert processes.rank_from_environment() is None
 
 
-def test_a_place_ends_with_its_block():
+def test_the_process_group_ends_with_its_context():
     with processes.at(Rank(1, 3)):
         assert (processes.rank(), processes.size()) == (1, 3)
     assert (processes.rank(), processes.size()) == (0, 1)
@@ -104,7 +104,7 @@ def learned_by_ppo(shuffle):
         log_probs = torch.randn(B, generator=generator) - 4
         rest = [torch.randn(B, 2, generator=generator) * (seed + 1) for _ in range(3)]
         if processes.size() == 1:
-            # So that the minibatches of one process are those of all together.
+            # The minibatches of one process equal those of all processes together.
             order = torch.arange(B).view(SIZE, MINIBATCHES, -1).transpose(0, 1).flatten()
         else:
             order = share(torch.arange(B))
@@ -113,7 +113,7 @@ def learned_by_ppo(shuffle):
     return ppo.state_dict(), metrics
 
 
-def test_ppo_learns_from_shares_what_one_process_learns_from_all():
+def test_data_parallel_ppo_equals_one_process():
     expected, metrics = learned_by_ppo(shuffle=False)
     first, second = together(learned_by_ppo, SIZE, False)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
@@ -124,7 +124,7 @@ def test_ppo_learns_from_shares_what_one_process_learns_from_all():
         assert found == pytest.approx(wanted, rel=1e-3, abs=1e-5)
 
 
-def test_weights_stay_the_same_where_every_process_shuffles_its_own():
+def test_weights_stay_equal_with_separate_shuffles():
     first, second = together(learned_by_ppo, SIZE, True)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
     assert not torch.equal(first[0]["generator"], second[0]["generator"])
@@ -136,7 +136,7 @@ def _without_generator(state):
 
 # Bonuses.
 
-FIXED = {  # their masks are no matter of chance
+FIXED = {  # masks that are not random
     "mimex": lambda: mimex.MIMEx(D, L, mask=LastMask(), normalize=True),
     "rnd": lambda: mimex.RND(D, L, normalize=True),
     "icm": lambda: mimex.ICM(D, A, L),
@@ -182,17 +182,17 @@ def counted():
     return {key.hex(): visits for key, visits in bonus.visits.items()}
 
 
-def test_visits_are_those_of_all_processes():
+def test_visit_counts_include_all_processes():
     first, second = together(counted, SIZE)
     assert first == second == counted()
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_a_bonus_learns_from_shares_what_one_process_learns_from_all(name):
+def test_a_data_parallel_bonus_equals_one_process(name):
     expected, found = learned_with_fixed_masks(name)
     first, second = together(learned_with_fixed_masks, SIZE, name)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
-    # Averages of gradients; Adam makes steps of one size of any, also of those that are rounding.
+    # Gradients are averaged; Adam also turns gradients that are only rounding errors into full steps.
     moments, wanted_moments = (
         {key: one["exp_avg"] for key, one in state["optimizer"].items()}
         for state in (first[0], expected)
@@ -200,13 +200,13 @@ def test_a_bonus_learns_from_shares_what_one_process_learns_from_all(name):
     torch.testing.assert_close(moments, wanted_moments, rtol=1e-3, atol=1e-5)
     if "statistics" in expected:
         torch.testing.assert_close(first[0]["statistics"], expected["statistics"])
-    for (rewards, metrics), (wanted, told) in zip(first[1], found, strict=True):
+    for (rewards, metrics), (wanted, reported) in zip(first[1], found, strict=True):
         torch.testing.assert_close(rewards, wanted, rtol=1e-3, atol=1e-5)
-        assert metrics == pytest.approx(told, rel=1e-3, abs=1e-6)
+        assert metrics == pytest.approx(reported, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_bonuses_stay_the_same_where_every_process_draws_its_own_masks(name):
+def test_bonuses_stay_equal_with_separate_masks(name):
     first, second = together(learned_with_drawn_masks, SIZE, name)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
     assert_equal([metrics for _, metrics in first[1]], [metrics for _, metrics in second[1]])
@@ -217,19 +217,19 @@ def test_bonuses_stay_the_same_where_every_process_draws_its_own_masks(name):
 
 def statistics():
     running, normalizer = RunningMeanStd((D,)), Normalizer(D)
-    scale, paid = BonusScale(schedule="linear", over_steps=1000), []
+    scale, scores = BonusScale(schedule="linear", over_steps=1000), []
     for seed in range(ROUNDS):
         generator = torch.Generator().manual_seed(seed)
         items = torch.randn(B, D, generator=generator) * 2 + seed
-        # Not the same number in each: the first has none in the first round.
+        # The processes have different numbers of rows; the first has none in the first round.
         running.update_distributed(items if processes.size() == 1 else items[_uneven(seed)])
         normalizer.update_stats(share(items))
         normalizer.sync()
         streams = [torch.rand(4, B, generator=generator) for _ in range(2)]
         streams = [share(stream.T.contiguous()).T for stream in streams]
         rewards = scale.combine(*streams)
-        paid.append((processes.all_gather(rewards.total.contiguous(), dim=1), rewards.share))
-    return running.state_dict(), normalizer.state_dict(), scale.state_dict(), paid
+        scores.append((processes.all_gather(rewards.total.contiguous(), dim=1), rewards.share))
+    return running.state_dict(), normalizer.state_dict(), scale.state_dict(), scores
 
 
 def _uneven(seed):
@@ -237,7 +237,7 @@ def _uneven(seed):
     return slice(0, border) if processes.rank() == 0 else slice(border, B)
 
 
-def test_statistics_are_those_of_all_processes():
+def test_running_statistics_include_all_processes():
     expected = statistics()
     first, second = together(statistics, SIZE)
     assert_equal(list(first), list(second))
@@ -260,8 +260,8 @@ def episodes():
     return callback.metrics(), callback.total
 
 
-def test_metrics_are_about_the_episodes_of_all_processes():
-    """Of the last three only one is of the first process: no mean of means."""
+def test_episode_metrics_include_all_processes():
+    """Only one of the last three episodes is of the first process: not a mean of means."""
     expected = episodes()
     assert expected[0]["train/success"] == pytest.approx(2 / 3)
     assert expected[0]["explore/first_reward"] == 8

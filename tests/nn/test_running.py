@@ -7,7 +7,7 @@ from mimex.nn.running import Normalizer, RunningMeanStd
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=6), min_size=1, max_size=5))
-def test_batches_in_any_split_give_the_statistics_of_the_whole(batches):
+def test_statistics_do_not_depend_on_how_data_is_split_into_batches(batches):
     running = RunningMeanStd()
     for batch in batches:
         running.update(torch.tensor(batch, dtype=torch.float64))
@@ -18,7 +18,7 @@ def test_batches_in_any_split_give_the_statistics_of_the_whole(batches):
     assert running.count == len(whole)
 
 
-def test_normalize_clips_and_does_nothing_before_data():
+def test_normalize_clips_and_is_the_identity_before_the_first_update():
     running = RunningMeanStd((2,))
     x = torch.tensor([[3.0, -4.0]])
     assert torch.equal(running.normalize(x, 5.0), x)
@@ -27,7 +27,7 @@ def test_normalize_clips_and_does_nothing_before_data():
     assert got.tolist()[0] == pytest.approx([1.0, 5.0], abs=1e-5)
 
 
-def test_state_round_trip_and_misfit():
+def test_a_state_is_restored_and_a_mismatched_one_raises():
     running = RunningMeanStd((3,))
     running.update(torch.randn(10, 3))
     twin = RunningMeanStd((3,))
@@ -40,7 +40,7 @@ def test_state_round_trip_and_misfit():
         RunningMeanStd((4,)).load_state_dict(running.state_dict())
 
 
-def test_statistics_stand_still_until_they_settle():
+def test_statistics_take_effect_only_after_sync():
     normalizer = Normalizer(1)
     data = torch.tensor([[1.0], [3.0]])
     normalizer.update_stats(data)
@@ -49,7 +49,7 @@ def test_statistics_stand_still_until_they_settle():
     torch.testing.assert_close(normalizer(data), torch.tensor([[-1.0], [1.0]]))
 
 
-def test_far_numbers_are_cut_off():
+def test_outliers_are_clipped():
     normalizer = Normalizer(1)
     normalizer.update_stats(torch.tensor([[-1.0], [1.0]]))
     normalizer.sync()

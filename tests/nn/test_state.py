@@ -13,7 +13,7 @@ def trained(**options):
     return parameter, optimizer
 
 
-def test_moments_go_back_by_name_as_copies():
+def test_optimizer_moments_are_restored_by_name_as_copies():
     parameter, optimizer = trained(fused=True)
     state = optimizer_state(optimizer, {"p": parameter})
     other = nn.Parameter(torch.zeros(2))
@@ -25,9 +25,7 @@ def test_moments_go_back_by_name_as_copies():
 
 
 @pytest.mark.parametrize(("options", "counter"), [({"capturable": True}, "meta"), ({}, "cpu")])
-def test_moments_go_to_where_the_parameter_lives_and_the_counter_if_the_optimizer_is_there(
-    options, counter
-):
+def test_optimizer_moments_are_moved_to_the_device_of_their_parameter(options, counter):
     """A fused or capturable optimizer refuses a counter on another device than its parameter."""
     parameter, optimizer = trained()
     state = optimizer_state(optimizer, {"p": parameter})
@@ -39,7 +37,7 @@ def test_moments_go_to_where_the_parameter_lives_and_the_counter_if_the_optimize
     assert moments["step"].device.type == counter
 
 
-def test_differences_are_named_three_at_most():
+def test_at_most_three_differences_are_named():
     ours = {name: torch.zeros(2) for name in "abcde"}
     with pytest.raises(ValueError, match=r"b is missing; c is missing \(and 2 more\)"):
         require_same(ours, {}, "it")
@@ -51,14 +49,14 @@ def drawn(generator):
     return torch.rand(5, generator=generator).tolist()
 
 
-def test_random_numbers_continue():
+def test_a_restored_generator_continues_its_random_numbers():
     first, second = Generator().manual_seed(1), Generator().manual_seed(2)
     drawn(first)
     load_generator(second, first.get_state())
     assert drawn(second) == drawn(first)
 
 
-def test_a_generator_of_another_device_is_reseeded_from_the_state():
+def test_a_generator_of_another_device_is_reseeded():
     states = [torch.full((16,), fill, dtype=torch.uint8) for fill in (1, 1, 2)]
     found = []
     for state in states:
@@ -70,7 +68,7 @@ def test_a_generator_of_another_device_is_reseeded_from_the_state():
 
 
 @pytest.mark.parametrize("saved", [None, torch.zeros(16), torch.zeros(2, 8, dtype=torch.uint8)])
-def test_what_is_no_state_is_refused(saved):
+def test_an_invalid_generator_state_raises(saved):
     generator = Generator().manual_seed(1)
     with pytest.raises(ValueError, match="generator has"):
         load_generator(generator, saved)

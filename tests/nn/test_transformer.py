@@ -4,7 +4,7 @@ import torch
 from mimex.nn.transformer import Block, key_bias, sinusoidal_positions
 
 
-def test_excluded_keys_change_nothing():
+def test_masked_keys_do_not_affect_the_output():
     torch.manual_seed(0)
     block, x = Block(16, 4), torch.randn(3, 5, 16)
     keys = torch.tensor([[True, True, True, False, False]]).expand(3, 5)
@@ -49,7 +49,7 @@ def test_block_equals_torchs_own_encoder_layer():
     assert torch.allclose(ours(x), theirs.eval()(x), atol=1e-5)
 
 
-def test_positions_by_hand():
+def test_positional_encodings_match_hand_computed_values():
     table = sinusoidal_positions(3, 4)
     # position 1: sin(1), cos(1), sin(1 / 100), cos(1 / 100)
     assert table[1].tolist() == pytest.approx([0.841471, 0.540302, 0.0099998, 0.99995], abs=1e-6)

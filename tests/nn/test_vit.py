@@ -1,4 +1,4 @@
-"""The ViT computes what PyTorch's own layers compute, and loads what others have trained."""
+"""The ViT equals PyTorch's own layers, and loads published weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = {"heads": 2, "width": 8, "depth": 2}
 
 
 def small(image_size: int = 32, seed: int = 0) -> ViT:
-    """A network whose every number is random: fresh ones have zero biases, which hide faults."""
+    """A network with random weights and biases: zero biases could hide errors."""
     network = ViT(image_size, **SMALL)
     generator = torch.Generator().manual_seed(seed)
     for parameter in network.parameters():
@@ -27,13 +27,13 @@ def small(image_size: int = 32, seed: int = 0) -> ViT:
     return network
 
 
-def pictures(*batch: int, size: int = 32) -> Tensor:
+def random_images(*batch: int, size: int = 32) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     return torch.randint(0, 256, (*batch, 3, size, size), dtype=torch.uint8, generator=generator)
 
 
 def by_pytorch(network: ViT, images: Tensor, heads: int) -> Tensor:
-    """The class token before the final norm, by the layers that PyTorch has."""
+    """The class token before the final norm, computed by PyTorch's layers."""
     weights = network.state_dict()
     width = weights["norm.weight"].numel()
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -62,15 +62,15 @@ def by_pytorch(network: ViT, images: Tensor, heads: int) -> Tensor:
 
 
 @pytest.mark.parametrize("size", [32, 80])
-def test_it_computes_what_pytorchs_layers_compute(size):
-    network, images = small(size), pictures(3, size=size)
+def test_the_vit_equals_pytorchs_own_layers(size):
+    network, images = small(size), random_images(3, size=size)
     with torch.no_grad():
         expected = by_pytorch(network, images, heads=2)
         assert torch.allclose(network(images), expected, atol=1e-4)
         assert not torch.allclose(network(images), by_pytorch(network, images, 1), atol=1e-2)
 
 
-def test_the_full_size_has_timms_names_and_number_of_parameters():
+def test_the_full_size_has_timms_parameter_names_and_count():
     network = ViT()
     names = set(network.state_dict())
     parts = ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "norm1", "norm2"]
@@ -83,8 +83,8 @@ def test_the_full_size_has_timms_names_and_number_of_parameters():
     assert network.features == 384
 
 
-def test_batches_of_any_shape_and_beyond_a_chunk_give_each_image_its_own_feature():
-    network, images = small(), pictures(2, 20)
+def test_batches_of_any_shape_have_one_feature_vector_per_image():
+    network, images = small(), random_images(2, 20)
     with torch.no_grad():
         encoded = network(images)
         assert encoded.shape == (2, 20, 8)
@@ -101,7 +101,7 @@ def save(path: Path, content: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["timm.safetensors", "timm.pth", "mae.pth", "half.safetensors"])
-def test_files_of_the_known_kinds_load(tmp_path, kind):
+def test_checkpoints_of_known_kinds_load(tmp_path, kind):
     trained = small(seed=5)
     content: dict[str, Any] = dict(trained.state_dict())
     if kind.startswith("timm"):
@@ -121,7 +121,7 @@ def test_files_of_the_known_kinds_load(tmp_path, kind):
     assert network.norm.weight.dtype == torch.float32
 
 
-def test_positions_are_interpolated_to_the_images_at_hand(tmp_path):
+def test_position_embeddings_are_interpolated_to_the_image_size(tmp_path):
     trained = small(64)  # 4 x 4 patches
     rows = torch.arange(4.0)[:, None].expand(4, 4)
     with torch.no_grad():
@@ -132,15 +132,15 @@ def test_positions_are_interpolated_to_the_images_at_hand(tmp_path):
     load_pretrained(network, save(tmp_path / "x.pth", trained.state_dict()))
     grid = network.pos_embed[0, 1:].view(8, 8, 8)
     assert torch.equal(network.pos_embed[:, 0], trained.pos_embed[:, 0])
-    # The centre of row 3 of 8 is at 1.25 of the rows 0, 1, 2, 3 of 4, where the bicubic kernel
-    # (a = -3/4) weighs them -27/256, 225/256, 67/256, -9/256: 225 + 2 * 67 - 3 * 9 = 332.
+    # The center of row 3 of 8 is at 1.25 of the rows 0, 1, 2, 3 of 4, where the bicubic kernel
+    # (a = -3/4) weights them -27/256, 225/256, 67/256, -9/256: 225 + 2 * 67 - 3 * 9 = 332.
     middle = torch.tensor([332 / 256, 3 - 332 / 256])
     assert torch.allclose(grid[3:5, :, 0], middle[:, None].expand(2, 8), atol=1e-5)
     assert torch.allclose(grid[:, 3:5, 1], middle.expand(8, 2), atol=1e-5)
     assert torch.allclose(grid[:, :, 2], torch.full((8, 8), 7.0))
 
 
-def test_a_missing_file_says_where_to_find_one(tmp_path):
+def test_a_missing_file_raises_with_where_to_find_one(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"x\.pth.*ir413/mvp.*timm"):
         load_pretrained(small(), tmp_path / "x.pth")
 
@@ -164,7 +164,7 @@ def changed(**changes: Tensor | None) -> dict[str, Tensor]:
         ({"state": [1, 2]}, "no weights by name"),
     ],
 )
-def test_another_network_is_refused_with_the_first_differences(tmp_path, content, words):
+def test_weights_of_another_network_raise_with_the_first_differences(tmp_path, content, words):
     network = small()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     with pytest.raises(ValueError, match=words):
@@ -173,7 +173,7 @@ def test_another_network_is_refused_with_the_first_differences(tmp_path, content
 
 
 @pytest.mark.parametrize("name", ["x.pth", "x.safetensors"])
-def test_a_damaged_file_is_refused(tmp_path, name):
+def test_a_damaged_file_raises(tmp_path, name):
     path = save(tmp_path / name, small().state_dict())
     for content in (b"", b"<html>not found</html>", path.read_bytes()[:-500]):
         path.write_bytes(content)
@@ -193,27 +193,27 @@ def test_nothing_in_a_file_is_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_wrong_sizes_are_refused():
+def test_invalid_sizes_raise():
     with pytest.raises(ValueError, match=r"image_size=84 .*such as 80"):
         ViT(84)
     with pytest.raises(ValueError, match=r"\(1, 3, 48, 48\)"):
-        small()(pictures(1, size=48))
+        small()(random_images(1, size=48))
 
 
-def test_an_encoder_that_was_saved_has_its_own_architecture(tmp_path):
+def test_a_saved_encoder_is_loaded_with_its_architecture(tmp_path):
     trained = ViT(24, heads=3, width=12, depth=2, patch=8)
     path = tmp_path / "encoder.safetensors"
     save_encoder(path, trained)
     network = load_encoder(path)  # neither 224 pixels nor 12 heads
     assert (network.image_size, network.heads, len(network.blocks)) == (24, 3, 2)
     with torch.no_grad():
-        images = pictures(2, size=24)
+        images = random_images(2, size=24)
         torch.testing.assert_close(network(images), trained(images), rtol=1e-2, atol=1e-2)
     assert not any(parameter.requires_grad for parameter in network.parameters())
     assert all(value.dtype == torch.float16 for value in safetensors.torch.load_file(path).values())
 
 
-def test_a_file_of_others_has_none_and_is_a_vit_s16(tmp_path):
+def test_a_file_without_architecture_is_loaded_as_vit_s16(tmp_path):
     path = save(tmp_path / "timm.safetensors", ViT(heads=6).state_dict())
     assert own_architecture(path) is None
     network = load_encoder(path, image_size=64, heads=6)
@@ -231,7 +231,7 @@ def test_a_file_of_others_has_none_and_is_a_vit_s16(tmp_path):
         ({"norm.bias": torch.full((12,), torch.nan)}, "3", "norm.bias is not finite"),
     ],
 )
-def test_an_altered_encoder_is_refused_with_its_name(tmp_path, changes, heads, words):
+def test_an_altered_encoder_raises_with_its_name(tmp_path, changes, heads, words):
     weights = ViT(24, heads=3, width=12, depth=2, patch=8).state_dict() | changes
     kept = {name: value for name, value in weights.items() if value is not None}
     path = tmp_path / "encoder.safetensors"
@@ -240,7 +240,7 @@ def test_an_altered_encoder_is_refused_with_its_name(tmp_path, changes, heads, w
         load_encoder(path)
 
 
-def test_a_truncated_encoder_is_refused_with_its_name_and_what_was_expected(tmp_path):
+def test_a_truncated_encoder_raises_with_its_name(tmp_path):
     path = tmp_path / "encoder.safetensors"
     save_encoder(path, ViT(24, heads=3, width=12, depth=2, patch=8))
     whole = path.read_bytes()
@@ -250,6 +250,6 @@ def test_a_truncated_encoder_is_refused_with_its_name_and_what_was_expected(tmp_
             load_encoder(path)
 
 
-def test_images_of_another_type_are_refused():
+def test_images_of_another_dtype_raise():
     with pytest.raises(ValueError, match=r"images is torch.float32 .*expected uint8"):
-        small()(pictures(1).float())
+        small()(random_images(1).float())

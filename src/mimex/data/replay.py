@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from torch import Generator, Tensor
 from mimex.data.checks import require_positive
 from mimex.data.replay_log import ReplayLog, allocate
 from mimex.data.windows import EndsAt, ring_indices, sum_actions
+
+Index = TypeVar("Index", int, Tensor)
 
 MAX_DRAWS = 1000
 """Draws of a batch before a buffer counts as having no transition."""
@@ -42,9 +44,7 @@ class ReplaySettings:
     """Save the buffer with checkpoints; otherwise a resumed run starts with an empty one."""
 
     def __post_init__(self) -> None:
-        for name, least in (("capacity", 2), ("run", 1)):
-            if (value := getattr(self, name)) < least:
-                raise ValueError(f"replay.{name} is {value}, but must be at least {least}.")
+        require_positive(**{"replay.capacity": self.capacity, "replay.run": self.run})
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +151,6 @@ class ReplayBuffer:
         device: torch.device | str = "cpu",
     ) -> None:
         require_positive(num_envs=num_envs, stack=stack, n_step=n_step, stride=stride, run=run)
-        if window < 0:
-            raise ValueError(f"window={window} must be at least 0.")
         if memory_mapped and folder is None:
             raise ValueError("memory_mapped=True needs folder, for its file.")
         self.stack, self.n_step, self.discount, self.run = stack, n_step, discount, run
@@ -192,7 +190,7 @@ class ReplayBuffer:
 
     def start(self, observation: np.ndarray[Any, Any], env: int = 0) -> None:
         """Adds the first observation of an episode."""
-        self._put(env, observation, np.float32(0), 0.0, False, 0)
+        self._put(env, observation, np.float32(0), 0.0, False, step=0)
 
     def add(
         self,
@@ -213,13 +211,14 @@ class ReplayBuffer:
         """
         if not self.added[env]:
             raise ValueError(f"environment {env} has no episode yet: start(observation) first.")
-        newest = self._row(env, self.added[env] - 1)
-        self._put(env, observation, action, reward, terminated, int(self.episode_step[newest]) + 1)
+        newest = self._rows(env, self.added[env] - 1)
+        step = int(self.episode_step[newest]) + 1
+        self._put(env, observation, action, reward, terminated, step)
 
     def _put(
         self, env: int, observation: Any, action: Any, reward: float, terminated: bool, step: int
     ) -> None:
-        row = self._row(env, self.added[env])
+        row = self._rows(env, self.added[env])
         self.observations[row] = torch.as_tensor(observation)
         self.actions[row] = torch.as_tensor(action)
         self.rewards[row] = reward
@@ -227,9 +226,9 @@ class ReplayBuffer:
         self.episode_step[row] = step
         self.added[env] += 1
 
-    def _row(self, env: int, number: int) -> int:
-        """Row of the observation that was added as the ``number``-th, from 0."""
-        return env * self.slots + number % self.slots
+    def _rows(self, envs: Index, numbers: Index) -> Index:
+        """Rows of the observations that were added as the ``numbers``-th of ``envs``, from 0."""
+        return envs * self.slots + numbers % self.slots
 
     def newest(self, env: int = 0) -> Tensor:
         """The newest stack, ``(1, stack * C, H, W)`` or ``(1, stack * D)``."""
@@ -259,7 +258,7 @@ class ReplayBuffer:
         discounts = self.discount**steps * ~self.terminated[last]
         windows = None
         if self.window:
-            ends = numbers + int(self.ends_at == "next")
+            ends = numbers + (self.ends_at == "next")
             windows = self._windows(now, envs, ends, torch.arange(batch) // self.run * self.run)
         return Transitions(
             self._stacks(now),
@@ -302,9 +301,6 @@ class ReplayBuffer:
         raise ValueError(
             f"the replay buffer's {len(self)} observations have hardly any transition."
         )
-
-    def _rows(self, envs: Tensor, numbers: Tensor) -> Tensor:
-        return envs * self.slots + numbers % self.slots
 
     def _stacks(self, rows: Tensor) -> Observations:
         """The stacks that end at the observations in these rows ``(B,)``."""
@@ -352,9 +348,7 @@ class ReplayBuffer:
 
     def save(self) -> None:
         """Writes the observations since the last save to the folder."""
-        if self.log is None:
-            raise ValueError("this replay buffer was made without folder: it cannot be saved.")
-        self.log.append(self.added)
+        self._require_log().append(self.added)
 
     def state_dict(self) -> dict[str, Any]:
         """Counts of observations; the observations are in the folder after ``save``."""
@@ -369,8 +363,11 @@ class ReplayBuffer:
                 f"the saved replay buffer has {len(state['added'])} rings of {state['slots']} "
                 f"slots, this one {self.num_envs} of {self.slots}: use the same replay.capacity."
             )
-        if self.log is None:
-            raise ValueError("this replay buffer was made without folder: it cannot be loaded.")
         added = [int(count) for count in state["added"]]
-        self.log.read(added)
+        self._require_log().read(added)
         self.added = added
+
+    def _require_log(self) -> ReplayLog:
+        if self.log is None:
+            raise ValueError("this replay buffer was made without folder: it has no files.")
+        return self.log

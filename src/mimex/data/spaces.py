@@ -82,18 +82,13 @@ def view_indices(
 
 def _range(item: Any, size: int, groups: Groups) -> range:
     """The features of one item of a view; empty if it selects none, or any beyond ``size``."""
-    if isinstance(item, slice):
-        ends = [end for end in (item.start, item.stop) if end is not None]
-        return range(size)[item] if all(-size <= end <= size for end in ends) else range(0)
-    if isinstance(item, str):
-        match = re.fullmatch(r"(\d+)(?::(\d+))?", item)
-        if item in groups:
-            start, stop = groups[item]
-        elif match is not None:
-            start, stop = int(match[1]), int(match[2] or int(match[1]) + 1)
-        else:
-            return range(0)
-        return range(start, stop) if stop <= size else range(0)
-    if isinstance(item, int | np.integer) and not isinstance(item, bool) and -size <= item < size:
-        return range(size)[slice(int(item) % size, int(item) % size + 1)]
-    return range(0)
+    if isinstance(item, str) and item in groups:
+        item = slice(*groups[item])
+    elif isinstance(item, str) and (match := re.fullmatch(r"(\d+)(?::(\d+))?", item)):
+        item = slice(int(match[1]), int(match[2] or int(match[1]) + 1))
+    elif isinstance(item, int | np.integer) and not isinstance(item, bool) and -size <= item < size:
+        item = slice(int(item) % size, int(item) % size + 1)
+    if not isinstance(item, slice):
+        return range(0)
+    ends = [end for end in (item.start, item.stop) if end is not None]
+    return range(size)[item] if all(-size <= end <= size for end in ends) else range(0)

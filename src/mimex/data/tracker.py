@@ -55,7 +55,13 @@ class WindowTracker:
             None if action_dim is None else torch.zeros(*grid, action_dim, device=device),
         )
 
-    def push(self, features: Array, starts: Array, actions: Array | None = None) -> Window:
+    def push(
+        self,
+        features: Array,
+        starts: Array,
+        actions: Array | None = None,
+        which: Tensor | None = None,
+    ) -> Window:
         """Adds the newest observation of each environment and returns the windows that end there.
 
         Args:
@@ -63,8 +69,19 @@ class WindowTracker:
                 one-hot.
             starts: ``(N,)`` bool: the observation is the first of its episode.
             actions: ``(N, A)``, or ``(N,)`` integers: the previous action; ignored at a start.
+            which: ``(N,)`` bool: the environments with a new observation; all if None.
         """
-        self._history = self._after(features, actions, starts)
+        old, new = self._history, self._after(features, actions, starts)
+        if which is not None:
+            actions = new.actions
+            if old.actions is not None and actions is not None:
+                actions = torch.where(which[:, None, None], actions, old.actions)
+            new = _History(
+                torch.where(which[:, None, None], new.features, old.features),
+                torch.where(which[:, None], new.valid, old.valid),
+                actions,
+            )
+        self._history = new
         return self.window()
 
     @property

@@ -211,10 +211,11 @@ class RolloutWindows:
         )
         self._check(features, ended, last, finals, actions, history)
         steps, envs, depth = len(ended), self.num_envs, self.reach
-        starting, resets = self._starting.to(device)[None], torch.zeros_like(ended)
         if self.autoreset == "next_step":
-            resets = torch.cat([self._resetting.to(device)[None], ended[:-1]])
-        starts = torch.cat([starting, (resets if self.autoreset == "next_step" else ended)[:-1]])
+            before_start = resets = torch.cat([self._resetting.to(device)[None], ended[:-1]])
+        else:
+            before_start, resets = ended, torch.zeros_like(ended)
+        starts = torch.cat([self._starting.to(device)[None], before_start[:-1]])
 
         # The bank: padding, history, the rollout, and the observations after its steps.
         past = features.new_zeros(envs, depth, *width) if self._features is None else self._features
@@ -250,7 +251,7 @@ class RolloutWindows:
         self._prev_actions = None if prev_actions is None else prev_actions[kept]
         self._action = None if actions is None else actions[-1].clone()
         self._resetting = ended[-1].clone()
-        self._starting = (resets if self.autoreset == "next_step" else ended)[-1].clone()
+        self._starting = before_start[-1].clone()
         path = path.flatten(0, 1)
         return WindowIndex(bank, prev_actions, path, ~resets.flatten(), starts.flatten())
 

@@ -94,13 +94,13 @@ class BonusAdapter:
                 have no bonus, and do not count in averages and schedules.
         """
         raw = torch.as_tensor(raw)
-        real = None if real is None else torch.as_tensor(real)
-        if real is not None and (real.shape != raw.shape or real.dtype != torch.bool):
+        real = torch.ones_like(raw, dtype=torch.bool) if real is None else torch.as_tensor(real)
+        if real.shape != raw.shape or real.dtype != torch.bool:
             raise ValueError(
                 f"real is {real.dtype} of shape {tuple(real.shape)}; expected bool of "
                 f"{tuple(raw.shape)}, as the bonus."
             )
-        if real is None or bool(real.all()):
+        if bool(real.all()):
             rewards = self.scale.combine(extrinsic, raw)
         else:
             extrinsic = torch.as_tensor(extrinsic)
@@ -113,9 +113,8 @@ class BonusAdapter:
             rewards = Rewards(extrinsic + intrinsic, extrinsic, intrinsic)
         self.reward_sums["extrinsic"] += float(rewards.extrinsic.abs().sum())
         self.reward_sums["intrinsic"] += float(rewards.intrinsic.abs().sum())
-        counted = torch.ones_like(raw, dtype=torch.bool) if real is None else real
-        if bool(counted.any()):
-            parts = raw[counted], rewards.extrinsic[counted].abs(), rewards.intrinsic[counted]
+        if bool(real.any()):
+            parts = raw[real], rewards.extrinsic[real].abs(), rewards.intrinsic[real]
             self._update_report(len(raw) if raw.ndim == 2 else 1, *(float(p.mean()) for p in parts))
         return rewards
 

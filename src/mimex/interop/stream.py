@@ -73,7 +73,8 @@ class BonusStream(BonusAdapter):
         check_fraction(train_fraction)
         self.num_envs, self.learn_every, self.train_fraction = num_envs, learn_every, train_fraction
         self._flatten, self._flatten_actions = self.flatteners(observation_space, action_space)
-        self._bounds = action_bounds(action_space) if self._flatten_actions else (None, None)
+        # Lower and upper bounds of the flattened actions; None if the bonus does not use actions.
+        self._bounds = action_bounds(action_space) if self._flatten_actions else None
         self.transitions = 0
         self.training = True
         self.per_rollout = False
@@ -94,21 +95,14 @@ class BonusStream(BonusAdapter):
             observations: Observations of all environments.
             which: ``(N,)`` bool: the environments that start; all if None.
         """
-        starts = torch.ones(self.num_envs, dtype=torch.bool)
-        if which is not None:
-            starts = self._per_env("which", which).bool()
+        starts = self._flags("which", np.ones(self.num_envs, bool) if which is None else which)
         features = self._flatten(observations)
         tracker = self._tracker or self._new_tracker(features.shape[1])
-        before = tracker.state_dict()
-        window = tracker.push(features, starts, self._no_actions())
-        if not bool(starts.all()):
-            merged = {
-                name: torch.where(starts.view(-1, *[1] * (new.ndim - 1)), new, before[name])
-                for name, new in tracker.state_dict().items()
-            }
-            tracker.load_state_dict(merged)
-            window = tracker.window()
-        self._tracker, self._window = tracker, window
+        no_actions = None
+        if self._bounds is not None:
+            no_actions = torch.zeros(self.num_envs, len(self._bounds[0]))
+        self._window = tracker.push(features, starts, no_actions, which=starts)
+        self._tracker = tracker
 
     def step(
         self,
@@ -138,17 +132,14 @@ class BonusStream(BonusAdapter):
             raise RuntimeError("step() before reset(): the first observation is not known yet.")
         tracker, features = self._tracker, self._flatten(observations)
         extrinsic = self._per_env("extrinsic", extrinsic).clone()
-        ended = self._per_env("ended", ended).bool()
-        no = torch.zeros_like(ended)
-        starts = no if ignored is None else self._per_env("ignored", ignored).bool()
-        truncated = no if truncated is None else self._per_env("truncated", truncated).bool()
+        ended, starts = self._flags("ended", ended), self._flags("ignored", ignored)
+        truncated, real = self._flags("truncated", truncated), ~starts
         for name, values in (("extrinsic", extrinsic), ("observations", features)):
             if not bool(values.isfinite().all()):
                 bad = float(values[~values.isfinite()][0])
                 raise ValueError(f"{name} has {bad}; expected finite values. Nothing was changed.")
-        real = ~starts
         action = None
-        if self._flatten_actions is not None:
+        if self._flatten_actions is not None and self._bounds is not None:
             action = self._flatten_actions(actions).clamp(*self._bounds)
         window, first = self._window, tracker.starting
         if finals is not None and bool(ended.any()):
@@ -162,11 +153,18 @@ class BonusStream(BonusAdapter):
             window = next_window
         if not bool(real.all()):
             window = window[real]
-        followed = self._follow_episodes(window, real, first) if self.active else None
-        if self.per_rollout and self.active:
+        no_bonus = Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
+        if not self.active:
+            return no_bonus
+        followed = None
+        if isinstance(self.bonus, EpisodicReward):
+            envs = real.nonzero().flatten()
+            followed = (
+                self.bonus.follow(window, first[real], envs).cpu() if len(envs) else torch.zeros(0)
+            )
+        if self.per_rollout:
             self._rollout.append(_Step(window, real, extrinsic, truncated, followed))
-        if self.per_rollout or not self.active:
-            return Rewards(extrinsic, extrinsic, torch.zeros_like(extrinsic))
+            return no_bonus
         raw = torch.zeros(self.num_envs)
         if len(window):
             scores = self.bonus.reward(window) if followed is None else followed
@@ -180,13 +178,11 @@ class BonusStream(BonusAdapter):
                 self._pending = []
         return Rewards(*(part[0] for part in rewards))
 
-    def _follow_episodes(self, window: Window, real: Tensor, first: Tensor) -> Tensor | None:
-        """Scores of an episodic bonus for the real steps; None for other bonuses."""
-        if not isinstance(self.bonus, EpisodicReward):
-            return None
-        if len(window) == 0:
-            return torch.zeros(0)
-        return self.bonus.follow(window, first[real], real.nonzero().flatten()).cpu()
+    def _flags(self, name: str, values: Any) -> Tensor:
+        """Checked flags ``(N,)``; all False for None."""
+        if values is None:
+            return torch.zeros(self.num_envs, dtype=torch.bool)
+        return self._per_env(name, values).bool()
 
     def _per_env(self, name: str, values: Any) -> Tensor:
         """Checked values ``(N,)``, one per environment."""
@@ -212,12 +208,8 @@ class BonusStream(BonusAdapter):
         window, real = Window.cat(windows), torch.stack(reals)
         raw = torch.zeros(real.shape)
         size = self.learn_every or 512
-        raw[real] = torch.cat(
-            [
-                self._score_and_learn(window[start : start + size])
-                for start in range(0, len(window), size)
-            ]
-        )
+        starts = range(0, len(window), size)
+        raw[real] = torch.cat([self._score_and_learn(window[t : t + size]) for t in starts])
         if followed[0] is not None:
             raw[real] = torch.cat(followed)
         extrinsic = torch.stack(extrinsics)
@@ -234,15 +226,9 @@ class BonusStream(BonusAdapter):
         return rewards.detach().cpu()
 
     def _new_tracker(self, feature_dim: int) -> WindowTracker:
-        actions = self._no_actions()
-        action_dim = None if actions is None else actions.shape[1]
+        action_dim = None if self._bounds is None else len(self._bounds[0])
         length, stride = self.bonus.length, self.stride
         return WindowTracker(self.num_envs, length, feature_dim, action_dim, stride=stride)
-
-    def _no_actions(self) -> Tensor | None:
-        if self._flatten_actions is None:
-            return None
-        return torch.zeros(self.num_envs, int(self.bonus.action_dim))  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, Any]:
         """The bonus, its scale, the newest windows and those not yet learned from."""

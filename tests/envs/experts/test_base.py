@@ -33,7 +33,7 @@ def hand_points(env: Any) -> np.ndarray:
     return np.mean([site(env.unwrapped, name) for name in FRANKA.fingers], axis=0)
 
 
-def test_legs_are_followed_in_order_to_the_last(env: Any) -> None:
+def test_legs_are_followed_in_order(env: Any) -> None:
     expert = TwoPoints(env)
     closest = np.full(3, np.inf)
     for _ in range(150):
@@ -54,7 +54,7 @@ def test_actions_stay_within_one(env: Any) -> None:
         env.step(actions)
 
 
-def test_a_leg_lasts_as_long_as_it_must_and_no_longer_than_it_may(env: Any) -> None:
+def test_legs_last_between_their_minimum_and_maximum_time(env: Any) -> None:
     class Waiting(TwoPoints):
         unreachable = np.array([5.0, 0.0, 0.0])
         plan = (

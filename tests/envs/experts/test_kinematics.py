@@ -20,7 +20,7 @@ def test_pose_of_the_stretched_arm(hands: Kinematics) -> None:
     np.testing.assert_allclose(rotation.apply([0.0, 0.0, 1.0])[0], (0.0, 0.0, -1.0), atol=1e-9)
 
 
-def test_small_steps_shift_and_turn_the_hand_as_asked(hands: Kinematics) -> None:
+def test_small_steps_move_and_turn_the_hand_by_the_requested_amount(hands: Kinematics) -> None:
     joints = np.tile(HOME, (3, 1))
     shift = 0.002 * np.eye(3)
     turn = 0.004 * np.eye(3)[::-1]
@@ -45,7 +45,7 @@ def test_many_steps_reach_a_pose_each(hands: Kinematics) -> None:
     assert (upright * rotation.inv()).magnitude().max() < 0.03
 
 
-def test_without_weight_the_turn_is_ignored(hands: Kinematics) -> None:
+def test_with_rotation_weight_0_the_rotation_is_ignored(hands: Kinematics) -> None:
     joints = np.tile(HOME, (3, 1))
     still = np.zeros((3, 3))
     moved = hands.step(joints, still, np.ones((3, 3)), 0.0, HOME)

@@ -10,13 +10,13 @@ THRESHOLD = 0.95  # of fresh seeds; issue 3 asks for 0.85
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_solves_the_task_as_shipped(task: str) -> None:
+def test_the_expert_solves_the_task(task: str) -> None:
     assert run(task, range(6)).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_solves_the_task_over_a_hundred_fresh_seeds(task: str) -> None:
+def test_the_expert_solves_the_task_for_a_hundred_new_seeds(task: str) -> None:
     assert run(task, range(10_000, 10_100)).mean() >= THRESHOLD
 
 

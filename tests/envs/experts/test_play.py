@@ -22,7 +22,7 @@ def test_success_of_a_seed_does_not_depend_on_the_other_seeds() -> None:
 
 
 @pytest.mark.parametrize("task", ["FrankaPick", "KukaMove"])
-def test_a_cube_that_an_expert_has_lifted_is_held(task: str) -> None:
+def test_a_cube_lifted_by_an_expert_is_held(task: str) -> None:
     env = gymnasium.make_vec(f"mimex/{task}-v0", num_envs=4, lift="held")
     env.reset(seed=[0, 1, 2, 3])
     expert, cubes, seen = EXPERTS[task](env), env.unwrapped.world.task, 0
@@ -44,7 +44,7 @@ def test_an_expert_that_does_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> N
     assert not run("FrankaPick", [0, 1]).any()
 
 
-def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_task_raises_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'FrankaStack'.*FrankaPick"):
         run("FrankaStack", [0])
 

@@ -10,7 +10,7 @@ from mimex.envs.experts.starts import EPISODES, expert_starts
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.settings import TASKS, Settings
 
-ABOVE_TABLE = 0.05  # m: a cube whose center is this far above its rest is in a hand
+ABOVE_TABLE = 0.05  # m: a cube whose center is this far above its resting height is held
 
 
 def lifted(env: VectorManipulation) -> np.ndarray:
@@ -20,10 +20,10 @@ def lifted(env: VectorManipulation) -> np.ndarray:
 
 
 def after_one_episode(share: float, seed: int = 0) -> VectorManipulation:
-    """64 environments whose second episode has just begun by itself."""
+    """64 environments after the autoreset to their second episode."""
     env = VectorManipulation("FrankaPick", 64, episode_steps=1, expert_starts=share)
     env.reset(seed=seed)
-    assert not lifted(env).any()  # `reset` begins at the beginning
+    assert not lifted(env).any()  # `reset` does not use expert states
     env.step(still(env))
     return env
 
@@ -34,8 +34,8 @@ def test_the_given_fraction_of_episodes_starts_in_expert_states() -> None:
         for share in (0.0, 0.25, 1.0)
     ]
     assert away[0].sum() == 0
-    assert 6 <= away[1].sum() <= 28  # 16 of 64, give or take three deviations
-    assert away[2].sum() >= 60  # some of the way is its first step
+    assert 6 <= away[1].sum() <= 28  # 16 of 64, plus or minus three standard deviations
+    assert away[2].sum() >= 60  # some initial states are the first of an expert's episode
 
 
 def test_some_episodes_start_with_the_cube_in_the_hand_and_can_succeed() -> None:
@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_starts_and_another_seed_others() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_starts_that_lead_up_to_success(task: str) -> None:
+def test_every_task_has_expert_states_up_to_success(task: str) -> None:
     starts = expert_starts(task, Settings())
     assert len(starts["physics"]) == len(starts["targets"]) > 4 * EPISODES
     env = VectorManipulation(task, len(starts["physics"]))

@@ -1,4 +1,4 @@
-"""The robots' MJCF files, each on its own."""
+"""The robots' MJCF files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mimex.envs.catalog import ROBOTS, robot_named
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_a_robot_file_compiles_alone_and_has_all_that_the_robot_names(name: str) -> None:
+def test_a_robot_file_compiles_and_has_all_names_of_the_robot(name: str) -> None:
     robot = robot_named(name)
     model = robot.load().compile()
     assert [model.actuator(i).name for i in range(model.nu)] == list(robot.joints)

@@ -19,7 +19,7 @@ def posed(model: mujoco.MjModel, joints: dict[str, float]) -> mujoco.MjData:
     return data
 
 
-def test_stretched_upwards_the_flange_is_where_the_data_sheet_says(model) -> None:
+def test_stretched_upwards_the_flange_height_matches_the_data_sheet(model) -> None:
     # All joints 0: heights 0.333 + 0.316 + 0.384 - 0.107 above the base, 0.088 in front of it
     # (the elbow's two offsets of 0.0825 cancel); the robot looks along -x from x = 1.
     data = posed(model, {})
@@ -44,7 +44,7 @@ def test_wrist_camera_looks_along_the_fingers(model) -> None:
     np.testing.assert_allclose(matrix.T @ looking, (0.0, 0.0, 1.0), atol=1e-9)
 
 
-def test_the_arm_weighs_what_the_data_sheet_says(model) -> None:
+def test_the_mass_of_the_arm_matches_the_data_sheet(model) -> None:
     links = [f"panda_link{i}" for i in range(8)]
     assert 16.0 < sum(model.body(link).mass[0] for link in links) < 20.0  # about 18 kg
     assert 0.5 < model.body("panda_hand").mass[0] < 0.9  # about 0.7 kg

@@ -40,7 +40,7 @@ def limits(model: mujoco.MjModel) -> np.ndarray:
 # Kinematics.
 
 
-def test_stretched_upwards_the_middle_finger_points_to_the_sky(model) -> None:
+def test_stretched_upwards_the_middle_finger_points_up(model) -> None:
     # All joints 0. The flange is 0.15 + 0.19 + 0.21 + 0.19 + 0.21 + 0.19 + 0.081 + 0.071 = 1.292
     # above the base. The hand's frame lies (0.008219, -0.02063, 0.08086) from it, with its x up, y
     # and z along the mount's -y and x; the middle finger's root at (0.0537375, 0.0087771, -0.0113)
@@ -55,7 +55,7 @@ def test_stretched_upwards_the_middle_finger_points_to_the_sky(model) -> None:
     np.testing.assert_allclose(data.site("middle_grasp").xpos, expected, atol=1e-4)
 
 
-def test_at_home_the_flange_is_where_plane_geometry_puts_it(model) -> None:
+def test_the_flange_position_at_home_matches_plane_geometry(model) -> None:
     # Joints 2, 4, 6 bend the arm in the plane x, z: its segments of 0.4, 0.4 and 0.152 m lean
     # from the vertical by -0.4, -0.4 + 1 and -0.4 + 1 + 1 rad, from a shoulder at 0.34 m.
     data = posed(model, np.array(KUKA.home))
@@ -67,7 +67,7 @@ def test_at_home_the_flange_is_where_plane_geometry_puts_it(model) -> None:
     np.testing.assert_allclose(data.body("iiwa7_link_ee").xpos, expected, atol=1e-9)
 
 
-def test_at_home_the_palm_looks_down_and_the_fingers_forward(model) -> None:
+def test_at_home_the_palm_faces_down_and_the_fingers_forward(model) -> None:
     axes = posed(model, np.array(KUKA.home)).body("palm_link").xmat.reshape(3, 3)
     np.testing.assert_allclose(axes[:, 0], (-1.0, 0.0, 0.0), atol=0.03)  # 1.6 rad is 0.03 too far
     np.testing.assert_allclose(axes[:, 2], (0.0, 0.0, -1.0), atol=0.03)
@@ -127,7 +127,7 @@ def test_drives_have_the_published_torque_limits(model) -> None:
     assert torques == [320, 320, 176, 176, 110, 40, 40, *[0.7] * 16]
 
 
-def test_names_a_task_asks_for_exist(model) -> None:
+def test_all_names_that_tasks_use_exist(model) -> None:
     sites = {model.site(i).name for i in range(model.nsite)}
     bodies = {model.body(i).name for i in range(model.nbody)}
     assert {*KUKA.fingers, KUKA.palm} <= sites
@@ -147,7 +147,7 @@ def test_masses_are_the_published_ones_at_nine_tenths_of_the_size(model) -> None
     assert finger == pytest.approx((0.005 + 0.125164 + 0.131691 + 0.0211922) * SCALE**3, rel=1e-9)
 
 
-def test_every_inertia_is_that_of_a_body(model) -> None:
+def test_every_inertia_is_physical(model) -> None:
     links = [model.joint(name).bodyid[0] for name in KUKA.joints]
     assert len(set(links)) == 23
     inertia = np.sort(model.body_inertia[links], axis=1)
@@ -164,17 +164,17 @@ def test_inertias_computed_from_shapes_have_the_size_of_a_finger_link(model) -> 
 # Physics.
 
 
-def test_nothing_touches_at_home(model) -> None:
+def test_there_are_no_contacts_at_home(model) -> None:
     assert posed(model, np.array(KUKA.home)).ncon == 0
 
 
-def test_stays_at_home_without_falling(model) -> None:
+def test_the_robot_holds_its_home_pose(model) -> None:
     data = posed(model, np.array(KUKA.home))
     mujoco.mj_step(model, data, nstep=120)
     np.testing.assert_allclose(data.ctrl - data.actuator_length, 0.0, atol=1e-6)
 
 
-def test_a_finger_comes_to_its_target_without_rattling(model) -> None:
+def test_a_finger_reaches_its_target_without_oscillating(model) -> None:
     data = posed(model, np.array(KUKA.home))
     data.ctrl[KUKA.joints.index("middle_joint_1")] = 1.0
     mujoco.mj_step(model, data, nstep=30)  # 0.5 s
@@ -193,7 +193,7 @@ def test_a_fist_closes_onto_the_palm_and_the_thumb_onto_a_finger(model) -> None:
         frozenset({"ring_link_3", "palm_link"}),
         frozenset({"middle_link_3", "thumb_link_3"}),
     }
-    # Pressed with all their torque, they give way by no more than rubber would.
+    # At full torque the fingers penetrate by no more than rubber would.
     assert min(contact.dist for contact in data.contact) > -0.002
 
 
@@ -205,7 +205,7 @@ def test_a_folded_arm_does_not_collide_with_itself(model) -> None:
     assert on_itself == []
 
 
-def test_an_arm_link_that_is_pushed_onto_the_table_feels_it(model) -> None:
+def test_an_arm_link_pushed_onto_the_table_reports_the_force(model) -> None:
     data = posed(model, np.array(KUKA.home))
     data.ctrl[:7] = (0.0, 1.9, 0.0, 0.0, 0.0, 0.0, 0.0)
     felt = 0.0

@@ -85,14 +85,14 @@ def test_pick_succeeds_near_the_height_and_has_a_bonus_nearer(
     assert outcome.met[0] == met
 
 
-def test_kuka_fingers_and_thumb_have_terms_of_their_own() -> None:
+def test_kuka_fingers_and_thumb_have_separate_terms() -> None:
     env = at_home("KukaPick")
     index, middle, ring, thumb = env.world.task.fingers()[0]
     place_cube(env, 0, thumb)
     terms = env.world.task.evaluate().terms
     assert terms["thumb_distance"][0] == pytest.approx(1 / 0.07)  # at its floor of 3 cm
-    apart = [max(np.linalg.norm(finger - thumb), 0.03) for finger in (index, middle, ring)]
-    assert terms["finger_distance"][0] == pytest.approx(sum(1 / (0.04 + d) for d in apart))
+    distances = [max(np.linalg.norm(finger - thumb), 0.03) for finger in (index, middle, ring)]
+    assert terms["finger_distance"][0] == pytest.approx(sum(1 / (0.04 + d) for d in distances))
     # Palm, four fingers, cube, cube - each finger, height left to rise.
     vector = env.observe()[0, 46:]
     np.testing.assert_allclose(vector[:3], env.engine.site("palm")[0], atol=1e-6)
@@ -108,7 +108,7 @@ ON_CORNER = (np.cos(_TILT / 2), *(np.sin(_TILT / 2) * np.array([1, -1, 0]) / np.
 
 @pytest.mark.parametrize(("task", "half"), [("FrankaPick", 0.0225), ("KukaMove", 0.03)])
 @pytest.mark.parametrize("lift", ["center", "clear"])
-def test_a_cube_on_its_corner_is_lifted_by_its_center_only(
+def test_a_cube_on_its_corner_counts_as_lifted_by_its_center_only(
     task: str, half: float, lift: str
 ) -> None:
     env = at_home(task, lift=lift)
@@ -119,7 +119,7 @@ def test_a_cube_on_its_corner_is_lifted_by_its_center_only(
 
 @pytest.mark.parametrize(("task", "threshold"), [("FrankaPick", 0.015), ("KukaPick", 0.02)])
 @pytest.mark.parametrize("lift", ["center", "clear"])
-def test_a_level_cube_is_lifted_by_the_threshold_either_way(
+def test_a_level_cube_counts_as_lifted_by_both_rules(
     task: str, threshold: float, lift: str
 ) -> None:
     env = at_home(task, lift=lift)
@@ -221,11 +221,11 @@ def test_franka_cabinet() -> None:
 
 
 @pytest.mark.parametrize("hold", [True, False])
-def test_how_far_the_drawer_must_come_and_whether_held_can_be_chosen(hold: bool) -> None:
+def test_opening_and_hold_are_configurable(hold: bool) -> None:
     env = at_home("FrankaCabinet", opening=0.1, hold=hold)
     for row, opening in enumerate((0.101, 0.081)):
         pull_drawer(env, row, opening)
-        bring_handle_to(env, row, middle_of_grip(env) - (0, 0, 0.1))  # out of the hand's reach
+        bring_handle_to(env, row, middle_of_grip(env) - (0, 0, 0.1))  # far from the hand
     outcome = env.world.task.evaluate()
     np.testing.assert_array_equal(outcome.terms["goal_bonus"], [0.5, 0.5])  # from 8 cm on
     np.testing.assert_array_equal(outcome.met, [not hold, False])
@@ -244,8 +244,10 @@ def test_kuka_cabinet() -> None:
     pull_drawer(env, 1, 0.009)
     outcome = env.world.task.evaluate()
     assert outcome.terms["thumb_distance"][0] == pytest.approx(1 / 0.048)
-    apart = [np.linalg.norm(finger - thumb) for finger in (index, middle, ring)]
-    assert outcome.terms["finger_distance"][0] == pytest.approx(sum(1 / (0.04 + d) for d in apart))
+    distances = [np.linalg.norm(finger - thumb) for finger in (index, middle, ring)]
+    assert outcome.terms["finger_distance"][0] == pytest.approx(
+        sum(1 / (0.04 + d) for d in distances)
+    )
     np.testing.assert_array_equal(outcome.terms["open_bonus"], [0.5, 0.0])
     np.testing.assert_array_equal(outcome.terms["goal_bonus"], [0.5, 0.0])
     np.testing.assert_array_equal(outcome.met, [True, False])  # the hand need not hold the handle

@@ -13,7 +13,7 @@ def pendulum(num_envs=2):
     return make_vec_env("Pendulum-v1", num_envs, seed=0)
 
 
-def test_ppo_comes_back_with_its_bonus_and_its_normalizer(tmp_path):
+def test_ppo_is_loaded_with_its_bonus_and_vec_normalize(tmp_path):
     def environments():
         return VecNormalize(BonusVecEnv(pendulum(), MIMEx(length=3), learn_every=16))
 
@@ -31,7 +31,7 @@ def test_ppo_comes_back_with_its_bonus_and_its_normalizer(tmp_path):
     assert fresh.stream.bonus.steps == 6
 
 
-def test_sac_comes_back_with_replay_and_bonus_and_goes_on(tmp_path):
+def test_sac_is_loaded_with_replay_buffer_and_bonus_and_continues(tmp_path):
     held = ReplayBonus(MIMEx(length=3), beta=0.1)
     model = SAC(
         "MlpPolicy", pendulum(1), learning_starts=20, batch_size=8, buffer_size=60, device="cpu",
@@ -50,7 +50,7 @@ def test_sac_comes_back_with_replay_and_bonus_and_goes_on(tmp_path):
     assert again.bonus.steps > 21
 
 
-def test_a_pickled_model_holds_no_bonus_but_still_acts(tmp_path):
+def test_a_pickled_model_predicts_without_its_bonus(tmp_path):
     held = ReplayBonus(MIMEx(length=3), encoder=lambda x: x.float())
     model = SAC(
         "MlpPolicy", pendulum(1), learning_starts=5, batch_size=4, buffer_size=20, device="cpu",
@@ -65,6 +65,6 @@ def test_a_pickled_model_holds_no_bonus_but_still_acts(tmp_path):
         loaded.learn(10)
 
 
-def test_a_model_without_bonus_says_so(tmp_path):
+def test_saving_a_model_without_bonus_raises(tmp_path):
     with pytest.raises(ValueError, match="PPO has no bonus"):
         save(PPO("MlpPolicy", pendulum(1), n_steps=8, batch_size=8, device="cpu"), tmp_path)

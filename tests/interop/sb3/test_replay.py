@@ -26,7 +26,7 @@ def dqn(held, env=None, **kwargs):
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_sampled_rewards_are_those_of_each_transitions_own_window(ends_at):
+def test_sampled_rewards_contain_the_bonus_of_each_transitions_window(ends_at):
     held = ReplayBonus(NotingBonus(3), beta=BonusScale(0.5, normalize=False), ends_at=ends_at)
     model = dqn(held)
     model.learn(200)  # the ring of 30 slots was overwritten more than twice
@@ -45,14 +45,14 @@ def test_sampled_rewards_are_those_of_each_transitions_own_window(ends_at):
 
 
 @pytest.mark.parametrize("ends_at", ["next", "observation"])
-def test_windows_are_whole_within_their_episode_and_what_the_ring_still_holds(ends_at):
+def test_windows_are_complete_within_the_episode_and_the_ring_buffer(ends_at):
     bonus = NotingBonus(3)
     model = dqn(ReplayBonus(bonus, ends_at=ends_at), buffer_size=40)
     model.learn(150)
     bonus.windows.clear()
     buffer = model.replay_buffer
     buffer.sample(400)
-    oldest = {  # the oldest step of each environment that is still there
+    oldest = {  # the oldest stored step of each environment
         n: tuple(buffer.observations[buffer.pos, n, 1:3].tolist()) for n in range(2)
     }
     [window] = bonus.windows
@@ -63,11 +63,13 @@ def test_windows_are_whole_within_their_episode_and_what_the_ring_still_holds(en
         assert steps[:, 2].diff().tolist() == [1.0] * (len(steps) - 1)
         first = int(oldest[env][1]) if oldest[env][0] == episode else 0
         assert len(steps) == min(int(steps[-1, 2]) - first + 1, 5)
-        led = actions[valid] if first == 0 else actions[valid][1:]
-        assert torch.equal(led, steps[:, 3:][-len(led) :] if len(led) else steps[:0, 3:])
+        prev_actions = actions[valid] if first == 0 else actions[valid][1:]
+        assert torch.equal(
+            prev_actions, steps[:, 3:][-len(prev_actions) :] if len(prev_actions) else steps[:0, 3:]
+        )
 
 
-def test_a_second_learn_that_resets_in_mid_episode_starts_a_window():
+def test_a_reset_by_a_second_learn_starts_a_new_window():
     bonus = NotingBonus(3)
     model = dqn(ReplayBonus(bonus), env=probes(1), learning_starts=1000)
     model.learn(4)  # the first episode has 6 steps
@@ -77,9 +79,9 @@ def test_a_second_learn_that_resets_in_mid_episode_starts_a_window():
     assert buffer._episode_step[:6, 0].tolist() == [0, 1, 2, 3, 0, 1]
 
 
-def test_the_critics_targets_move_with_the_bonus():
-    def weights(pay):
-        bonus = NotingBonus(2, lambda w: torch.full((len(w),), pay))
+def test_the_bonus_changes_the_critic():
+    def weights(value):
+        bonus = NotingBonus(2, lambda w: torch.full((len(w),), value))
         model = SAC(
             "MlpPolicy", probes(1, BOX), learning_starts=20, batch_size=8, buffer_size=100, seed=0,
             device="cpu", replay_buffer_class=BonusReplayBuffer,
@@ -92,7 +94,7 @@ def test_the_critics_targets_move_with_the_bonus():
     assert not torch.equal(weights(0.0), weights(1.0))
 
 
-def test_nothing_is_learned_before_learning_starts_and_then_once_a_batch():
+def test_the_bonus_trains_once_per_batch_after_learning_starts():
     bonus = MIMEx(length=3)
     model = dqn(ReplayBonus(bonus), env=probes(1), learning_starts=20, train_freq=1)
     model.learn(20)
@@ -101,7 +103,7 @@ def test_nothing_is_learned_before_learning_starts_and_then_once_a_batch():
     assert bonus.steps == 12
 
 
-def test_learn_every_scores_the_batches_between():
+def test_learn_every_trains_on_every_third_batch_and_scores_all():
     bonus = RND()
     held = ReplayBonus(bonus, learn_every=3)
     model = dqn(held, env=probes(1), learning_starts=10, train_freq=1)
@@ -138,7 +140,7 @@ def test_td3_with_normalized_observations_and_an_action_conditioned_bonus():
     np.testing.assert_allclose(normalized, expected, rtol=1e-5)
 
 
-def test_dict_observations_choose_an_entry():
+def test_view_selects_an_entry_of_dict_observations():
     class Pair(gymnasium.ObservationWrapper):
         def __init__(self):
             super().__init__(ProbeEnv(0))
@@ -166,7 +168,7 @@ def test_dict_observations_choose_an_entry():
     )
 
 
-def test_the_schedule_of_beta_goes_by_environment_steps():
+def test_the_beta_schedule_counts_environment_steps():
     scale = BonusScale(1.0, schedule="linear", over_steps=40)
     model = dqn(ReplayBonus(NotingBonus(3), beta=scale), env=probes(1))
     model.learn(20)
@@ -174,7 +176,7 @@ def test_the_schedule_of_beta_goes_by_environment_steps():
     assert scale.beta == pytest.approx(0.5)
 
 
-def test_what_cannot_work_is_refused():
+def test_unsupported_settings_raise():
     with pytest.raises(ValueError, match="optimize_memory_usage=True"):
         BonusReplayBuffer(
             10, BOX, BOX, bonus=ReplayBonus(RND()), optimize_memory_usage=True,
@@ -184,6 +186,6 @@ def test_what_cannot_work_is_refused():
         ReplayBonus(RND(), learn_every=0)
 
 
-def test_a_bonus_that_follows_episodes_is_refused_with_the_reason():
+def test_an_episodic_bonus_raises_with_the_reason():
     with pytest.raises(ValueError, match=r"E3B needs its episode's whole past.*replay buffer"):
         ReplayBonus(E3B())

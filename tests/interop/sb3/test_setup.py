@@ -1,4 +1,4 @@
-"""``with_bonus`` in one line, and parts of a setup by hand that are forgotten."""
+"""``with_bonus`` in one line, and set-ups by hand with missing parts."""
 
 import gymnasium
 import numpy as np
@@ -26,19 +26,19 @@ def cartpole(num_envs=2):
     return make_vec_env("CartPole-v1", num_envs, seed=0)
 
 
-def test_one_line_gives_ppo_a_bonus_at_once():
+def test_with_bonus_adds_the_bonus_to_ppos_rollouts():
     bonus = RND()
     model = PPO("MlpPolicy", **with_bonus(cartpole(), bonus, beta=1.0), **FAST)
     model.learn(64)
     assert bonus.steps == 2
-    assert model.rollout_buffer.rewards.mean() > 1.0  # CartPole's own is 1
+    assert model.rollout_buffer.rewards.mean() > 1.0  # CartPole's reward is 1
     assert isinstance(model.rollout_buffer, BonusRolloutBuffer)
 
 
 @pytest.mark.parametrize(
     "env", ["CartPole-v1", lambda: gymnasium.make("CartPole-v1"), lambda: VecNormalize(cartpole())]
 )
-def test_one_line_takes_what_stable_baselines_takes(env):
+def test_with_bonus_accepts_ids_environments_and_vec_envs(env):
     bonus = RND()
     made = env if isinstance(env, str) else env()
     model = A2C("MlpPolicy", **with_bonus(made, bonus), n_steps=8, device="cpu")
@@ -47,7 +47,7 @@ def test_one_line_takes_what_stable_baselines_takes(env):
     assert model.ep_info_buffer  # episodes are monitored
 
 
-def test_one_line_gives_sac_a_replay_bonus_and_both_come_back(tmp_path):
+def test_with_bonus_models_are_saved_and_loaded(tmp_path):
     def arguments():
         return with_bonus("Pendulum-v1", MIMEx(length=3), off_policy=True, beta=0.1)
 
@@ -67,10 +67,10 @@ def test_one_line_gives_sac_a_replay_bonus_and_both_come_back(tmp_path):
 
 
 class Goal(gymnasium.Env):
-    """A Dict of a position and a picture; an action is two numbers."""
+    """A Dict of a position and an image; actions have two dimensions."""
 
     observation_space = spaces.Dict(
-        {"position": spaces.Box(-1, 1, (3,)), "picture": spaces.Box(0, 255, (36, 36, 3), np.uint8)}
+        {"position": spaces.Box(-1, 1, (3,)), "image": spaces.Box(0, 255, (36, 36, 3), np.uint8)}
     )
     action_space = spaces.Box(-1, 1, (2,))
 
@@ -84,7 +84,7 @@ class Goal(gymnasium.Env):
         return self.observation_space.sample(), 0.0, False, self.t == 5, {}
 
 
-def test_a_view_is_what_the_bonus_sees_on_and_off_policy():
+def test_view_selects_features_on_and_off_policy():
     for view, env, policy, width in [
         ("position", Goal, "MultiInputPolicy", 3),
         ([0, 2], lambda: gymnasium.make("Pendulum-v1"), "MlpPolicy", 2),
@@ -99,9 +99,9 @@ def test_a_view_is_what_the_bonus_sees_on_and_off_policy():
             policy, **arguments, learning_starts=8, buffer_size=20, batch_size=4, device="cpu"
         ).learn(10)
         assert (bonus.feature_dim, bonus.steps) == (width, 2)
-    with pytest.raises(ValueError, match=r"view='goal'.*'picture', 'position'"):
+    with pytest.raises(ValueError, match=r"view='goal'.*'image', 'position'"):
         with_bonus(DummyVecEnv([Goal]), RND(), view="goal")
-    with pytest.raises(ValueError, match=r"view='goal'.*'picture', 'position'"):
+    with pytest.raises(ValueError, match=r"view='goal'.*'image', 'position'"):
         SAC(
             "MultiInputPolicy", **with_bonus(Goal(), RND(), off_policy=True, view="goal"),
             buffer_size=20, device="cpu",
@@ -118,7 +118,7 @@ def test_multi_discrete_actions_reach_the_bonus():
     assert (bonus.feature_dim, bonus.action_dim) == (7, 5)
 
 
-def test_at_once_without_the_buffer_class_still_rewards():
+def test_rollout_bonus_without_the_buffer_rewards_single_steps():
     env = BonusVecEnv(cartpole(), RND())
     env.rollout_bonus()
     PPO("MlpPolicy", env, **FAST).learn(32)
@@ -126,7 +126,7 @@ def test_at_once_without_the_buffer_class_still_rewards():
     assert env.stream.transitions == 32
 
 
-def test_a_model_whose_environments_have_no_bonus_fails_at_its_first_rollout():
+def test_a_buffer_of_another_environments_bonus_raises_at_the_first_rollout():
     env = BonusVecEnv(cartpole(), RND())
     buffers = {
         "rollout_buffer_class": BonusRolloutBuffer,
@@ -141,7 +141,7 @@ def test_a_model_whose_environments_have_no_bonus_fails_at_its_first_rollout():
         model.learn(64)
 
 
-def test_what_is_no_bonus_of_the_buffer_is_refused_with_the_remedy():
+def test_a_bonus_of_the_wrong_type_raises_with_the_remedy():
     env = BonusVecEnv(cartpole(), RND())
     for wrong in (RND(), env, ReplayBonus(RND())):
         with pytest.raises(TypeError, match=r"bonus=<.*with_bonus\(env, bonus\)"):
@@ -159,7 +159,7 @@ def test_what_is_no_bonus_of_the_buffer_is_refused_with_the_remedy():
         with_bonus(VecNormalize(env), RND())
 
 
-def test_playing_with_a_trained_policy_keeps_nothing():
+def test_stepping_outside_of_a_rollout_stores_nothing():
     arguments = with_bonus(cartpole(), RND())
     env, model = arguments["env"], PPO("MlpPolicy", **arguments, **FAST)
     for trained in (False, True):

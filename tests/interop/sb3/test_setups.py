@@ -1,4 +1,4 @@
-"""What a new user tries first with Stable-Baselines3: Dict observations, evaluations, logs."""
+"""Common set-ups with Stable-Baselines3: Dict observations, evaluations, logs."""
 
 import gymnasium
 import numpy as np
@@ -37,7 +37,7 @@ class Pair(gymnasium.Env):
         return self.observation_space.sample(), 1.0, False, self.t == 6, {}
 
 
-def at_once(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
+def make_ppo(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
     wrapped = BonusVecEnv(env, bonus, **options)
     return wrapped, PPO(
         policy,
@@ -52,9 +52,9 @@ def at_once(env, bonus, policy="MlpPolicy", around=lambda env: env, **options):
 
 
 @pytest.mark.parametrize(("key", "width"), [("a", 2), (["a", "c"], 6), (None, 9)])
-def test_dict_observations_need_no_other_class(key, width):
+def test_dict_observations_work_with_the_same_classes(key, width):
     bonus = RND()
-    at_once(DummyVecEnv([Pair] * 2), bonus, "MultiInputPolicy", view=key)[1].learn(32)
+    make_ppo(DummyVecEnv([Pair] * 2), bonus, "MultiInputPolicy", view=key)[1].learn(32)
     assert bonus.feature_dim == width
     replayed = RND()
     model = DQN(
@@ -70,14 +70,14 @@ def test_dict_observations_need_no_other_class(key, width):
     assert replayed.feature_dim == width
 
 
-def test_an_unknown_key_is_an_error():
+def test_an_unknown_key_raises():
     with pytest.raises(ValueError, match=r"view=\['a', 'z'\] is no part.*'a', 'b', 'c'"):
         BonusVecEnv(DummyVecEnv([Pair]), RND(), view=["a", "z"])
 
 
-def test_icm_takes_its_sizes_from_the_environment():
+def test_icm_infers_its_sizes_from_the_environment():
     bonus = ICM()
-    at_once(make_vec_env("CartPole-v1", 2), bonus)[1].learn(32)
+    make_ppo(make_vec_env("CartPole-v1", 2), bonus)[1].learn(32)
     assert (bonus.feature_dim, bonus.action_dim, bonus.discrete) == (4, 2, True)
     bonus = ICM()
     BonusVecEnv(make_vec_env("Pendulum-v1", 2), bonus)
@@ -85,7 +85,7 @@ def test_icm_takes_its_sizes_from_the_environment():
 
 
 def test_inside_of_vec_normalize_the_bonus_is_added_to_normalized_rewards():
-    env, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
+    env, model = make_ppo(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
     seen = []
 
     class Look(BonusLog):
@@ -99,8 +99,8 @@ def test_inside_of_vec_normalize_the_bonus_is_added_to_normalized_rewards():
     assert 0 < earned < normalized  # in units of return, whatever the size of the task's rewards
 
 
-@pytest.mark.parametrize("way", ["step", "at once", "replay"])
-def test_the_logger_and_infos_carry_the_bonus_on_every_path(way):
+@pytest.mark.parametrize("way", ["step", "rollout", "replay"])
+def test_the_bonus_is_logged_per_step_per_rollout_and_off_policy(way):
     if way == "replay":
         model = SAC(
             "MlpPolicy",
@@ -115,7 +115,7 @@ def test_the_logger_and_infos_carry_the_bonus_on_every_path(way):
         env = BonusVecEnv(make_vec_env("Pendulum-v1", 2), RND())
         model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu")
     else:
-        model = at_once(make_vec_env("Pendulum-v1", 2), RND())[1]
+        model = make_ppo(make_vec_env("Pendulum-v1", 2), RND())[1]
     logged, info = {}, {}
 
     class Look(BonusLog):
@@ -137,26 +137,26 @@ def test_the_logger_and_infos_carry_the_bonus_on_every_path(way):
         assert ("reward_intrinsic" in info) == (way == "step")
 
 
-def test_an_eval_callback_takes_environments_that_are_wrapped_alike(tmp_path):
-    _, model = at_once(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
+def test_an_eval_callback_accepts_environments_with_the_same_wrappers(tmp_path):
+    _, model = make_ppo(make_vec_env("Pendulum-v1", 2, seed=0), RND(), around=VecNormalize)
     plain = make_vec_env("Pendulum-v1", 1, seed=1)
     twin = VecNormalize(BonusVecEnv(plain, NoBonus()), training=False, norm_reward=False)
     callback = EvalCallback(twin, eval_freq=16, n_eval_episodes=1, log_path=str(tmp_path))
     model.learn(64, callback=callback)
-    assert callback.last_mean_reward < 0  # the task's own
+    assert callback.last_mean_reward < 0  # extrinsic rewards
     assert np.allclose(twin.obs_rms.mean, model.get_env().obs_rms.mean)
 
 
 @pytest.mark.parametrize("once", [True, False])
 def test_an_evaluation_does_not_train_the_bonus(once):
     if once:
-        env, model = at_once(make_vec_env("CartPole-v1", 2), RND())
+        env, model = make_ppo(make_vec_env("CartPole-v1", 2), RND())
     else:
         env = BonusVecEnv(make_vec_env("CartPole-v1", 2), RND(), learn_every=8)
         model = PPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, device="cpu")
     model.learn(32)
     before, scale = env.stream.bonus.steps, env.stream.scale.state_dict()
-    env.training = once  # as of a VecNormalize; at once there is no need to
+    env.training = once  # as of a VecNormalize; not needed per rollout
     evaluate_policy(model, model.get_env(), n_eval_episodes=2, warn=False)
     assert env.stream.bonus.steps == before
     assert env.stream.scale.state_dict() == scale
@@ -165,8 +165,8 @@ def test_an_evaluation_does_not_train_the_bonus(once):
     assert env.stream.bonus.steps > before
 
 
-def test_a_model_loaded_without_its_bonus_says_so_before_a_rollout_is_lost(tmp_path):
-    _, model = at_once(make_vec_env("CartPole-v1", 2), RND())
+def test_a_model_loaded_without_its_bonus_raises_at_the_first_step(tmp_path):
+    _, model = make_ppo(make_vec_env("CartPole-v1", 2), RND())
     model.save(tmp_path / "model")
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2), RND())
     loaded = PPO.load(tmp_path / "model", env=env, device="cpu")
@@ -183,7 +183,7 @@ def test_a_model_loaded_without_its_bonus_says_so_before_a_rollout_is_lost(tmp_p
 @pytest.mark.parametrize(
     ("more", "reason"), [({"n_steps": 3}, "n_steps=1"), ({"n_sampled_goal": 4}, "hindsight")]
 )
-def test_what_replay_cannot_do_is_refused_with_the_reason(more, reason):
+def test_unsupported_replay_arguments_raise_with_the_reason(more, reason):
     with pytest.raises(ValueError, match=reason):
         SAC(
             "MlpPolicy",

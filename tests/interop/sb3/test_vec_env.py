@@ -36,7 +36,7 @@ def trained_ppo(env, steps=32, **kwargs):
 
 
 def unflattened(values, buffer):
-    """Undoes what the buffer does when it hands out minibatches: ``(T * N, ...)`` by env."""
+    """Undoes the flattening of minibatches: ``(T * N, ...)`` to ``(T, N, ...)``."""
     return values.reshape(buffer.n_envs, buffer.buffer_size, *values.shape[1:]).swapaxes(0, 1)
 
 
@@ -64,7 +64,7 @@ def test_ppo_trains_on_returns_of_the_bonus(ends_at):
     # With lambda 1 the return of a step is its discounted sum of rewards to the episode's end.
     checked = 0
     for n in range(2):
-        total = None  # unknown until an end was passed
+        total = None  # unknown until the end of an episode
         for t in reversed(range(len(bonus))):
             if ends[t, n]:
                 total = bonus[t, n] if terminates[t, n] else buffer.rewards[t, n]
@@ -76,9 +76,9 @@ def test_ppo_trains_on_returns_of_the_bonus(ends_at):
     assert checked > 40
 
 
-def test_another_bonus_makes_another_policy():
-    def weights(pay):
-        bonus = NotingBonus(3, lambda w: torch.full((len(w),), pay))
+def test_the_bonus_changes_the_policy():
+    def weights(value):
+        bonus = NotingBonus(3, lambda w: torch.full((len(w),), value))
         model = trained_ppo(BonusVecEnv(probes(), bonus, beta=1.0))
         return torch.cat([p.flatten() for p in model.policy.parameters()])
 
@@ -103,7 +103,7 @@ def test_windows_end_with_the_terminal_observation_and_never_cross_episodes():
     assert not any(step == 0 for _, _, step in ends)
 
 
-def test_the_monitor_reports_extrinsic_returns_and_infos_keep_both():
+def test_monitor_reports_extrinsic_returns_and_infos_have_both_rewards():
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), RND(), beta=10.0)
     env.reset()
     reports = []
@@ -119,7 +119,7 @@ def test_the_monitor_reports_extrinsic_returns_and_infos_keep_both():
 
 
 @pytest.mark.parametrize("bonus_outside", [True, False])
-def test_vec_normalize_on_either_side(bonus_outside):
+def test_vec_normalize_works_inside_and_outside(bonus_outside):
     base = make_vec_env("Pendulum-v1", 2, seed=0)
     bonus = MIMEx(length=3)
     if bonus_outside:
@@ -132,7 +132,7 @@ def test_vec_normalize_on_either_side(bonus_outside):
     assert env.stream.reward_sums["intrinsic"] > 0
 
 
-def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
+def test_an_outer_vec_normalize_gets_the_sum_of_both_rewards():
     env = VecNormalize(
         BonusVecEnv(
             probes(1),
@@ -145,21 +145,21 @@ def test_vec_normalize_outside_sees_the_sum_of_both_rewards():
     assert env.get_original_reward().tolist() == [4.0]
 
 
-def test_images_go_through_the_encoder_once_and_a_cnn_policy_trains():
-    class Pictures(gymnasium.Env):
+def test_images_are_encoded_once_and_a_cnn_policy_trains():
+    class ImageEnv(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(0, 255, (36, 36, 3), np.uint8)
         action_space = gymnasium.spaces.Discrete(2)
 
         def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
             self.t = 0
-            return self._picture(), {}
+            return self._image(), {}
 
         def step(self, action):
             self.t += 1
-            return self._picture(), 0.0, self.t == 5, False, {}
+            return self._image(), 0.0, self.t == 5, False, {}
 
-        def _picture(self):
+        def _image(self):
             return self.np_random.integers(0, 256, (36, 36, 3), np.uint8)
 
     seen = []
@@ -168,7 +168,7 @@ def test_images_go_through_the_encoder_once_and_a_cnn_policy_trains():
         seen.append(tuple(images.shape))
         return images.float().mean((1, 2)) / 255
 
-    env = BonusVecEnv(DummyVecEnv([Pictures] * 2), MIMEx(length=3), encoder=encoder, learn_every=8)
+    env = BonusVecEnv(DummyVecEnv([ImageEnv] * 2), MIMEx(length=3), encoder=encoder, learn_every=8)
     model = PPO("CnnPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
     model.learn(16)
     assert set(seen) == {(2, 36, 36, 3)}
@@ -200,7 +200,7 @@ def test_dict_observations_with_a2c_and_a_normalized_bonus():
     assert bonus.steps == 5
 
 
-def test_processes_pay_the_same_as_one():
+def test_subproc_and_dummy_vec_env_have_equal_rewards():
     rewards = []
     for kind in (DummyVecEnv, partial(SubprocVecEnv, start_method="fork")):
         env = BonusVecEnv(kind([lambda: ProbeEnv(0), lambda: ProbeEnv(1)]), NotingBonus(3))
@@ -210,11 +210,11 @@ def test_processes_pay_the_same_as_one():
     assert rewards[0] == rewards[1]
 
 
-# A whole rollout at once
+# Bonus per rollout
 
 
-def ppo(env, at_once, **kwargs):
-    if at_once:
+def ppo(env, per_rollout, **kwargs):
+    if per_rollout:
         kwargs |= {
             "rollout_buffer_class": BonusRolloutBuffer,
             "rollout_buffer_kwargs": {"bonus": env.rollout_bonus()},
@@ -225,13 +225,13 @@ def ppo(env, at_once, **kwargs):
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(normalize):
-    """With a bonus that does not learn, when it is asked makes no difference."""
+def test_per_rollout_and_per_step_bonuses_give_equal_returns(normalize):
+    """The bonus is not trained, so the time of scoring makes no difference."""
     returns, weights = [], []
-    for at_once in (False, True):
+    for per_rollout in (False, True):
         env = DummyVecEnv([lambda n=n: ProbeEnv(n) for n in range(2)])
         scale = BonusScale(0.5, normalize=normalize)
-        model = ppo(BonusVecEnv(env, NotingBonus(3), beta=scale), at_once)
+        model = ppo(BonusVecEnv(env, NotingBonus(3), beta=scale), per_rollout)
         model.learn(64)
         returns.append(model.rollout_buffer.returns)
         weights.append(torch.cat([p.flatten() for p in model.policy.parameters()]))
@@ -241,24 +241,24 @@ def test_a_rollout_at_once_trains_on_the_same_returns_as_step_by_step(normalize)
     assert np.abs(returns[1]).max() > 0
 
 
-def test_each_window_is_learned_once_in_chunks():
+def test_each_window_is_trained_on_once_in_chunks():
     bonus = RND()
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), bonus, learn_every=24)
-    ppo(env, at_once=True).learn(128)
+    ppo(env, per_rollout=True).learn(128)
     assert bonus.steps == 6  # of each 64: 24, 24 and 16
     assert env.stream.transitions == 128
 
 
-def test_a_rollout_that_a_callback_gave_up_is_forgotten():
+def test_a_rollout_stopped_by_a_callback_is_discarded():
     env = BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), RND(), learn_every=64)
-    model = ppo(env, at_once=True)
+    model = ppo(env, per_rollout=True)
     model.learn(64, callback=lambda values, _: values["n_steps"] < 10)
     assert env.stream.transitions == 0
     model.learn(64)
     assert env.stream.transitions == 64
 
 
-def test_the_reward_of_vec_normalize_is_joined_by_the_bonus_as_it_is():
+def test_an_outer_vec_normalize_does_not_rescale_the_rollout_bonus():
     bonus = NotingBonus(1, lambda w: torch.full((len(w),), 3.0))
     inner = BonusVecEnv(
         make_vec_env("Pendulum-v1", 2, seed=0), bonus, beta=BonusScale(1.0, normalize=False)
@@ -267,7 +267,7 @@ def test_the_reward_of_vec_normalize_is_joined_by_the_bonus_as_it_is():
     buffers = {"rollout_buffer_class": BonusRolloutBuffer, "rollout_buffer_kwargs": {"bonus": held}}
     model = PPO("MlpPolicy", VecNormalize(inner), n_steps=8, batch_size=8, device="cpu", **buffers)
     model.learn(16)
-    assert model.rollout_buffer.rewards.max() <= 3.0  # Pendulum pays nothing above zero
+    assert model.rollout_buffer.rewards.max() <= 3.0  # Pendulum has no positive rewards
     assert model.rollout_buffer.rewards.max() > 1.0
 
 
@@ -290,11 +290,11 @@ def test_dict_observations():
     assert (model.rollout_buffer.rewards >= 1.0).all()
 
 
-def test_saved_and_loaded_it_goes_on_and_a_bare_pickle_says_what_is_missing(tmp_path):
+def test_a_saved_model_continues_and_a_plain_pickle_raises(tmp_path):
     def environments():
         return BonusVecEnv(make_vec_env("CartPole-v1", 2, seed=0), MIMEx(length=3), learn_every=32)
 
-    model = ppo(environments(), at_once=True)
+    model = ppo(environments(), per_rollout=True)
     model.learn(64)
     save(model, tmp_path)
     env = environments()
@@ -307,7 +307,7 @@ def test_saved_and_loaded_it_goes_on_and_a_bare_pickle_says_what_is_missing(tmp_
         bare.learn(64)
 
 
-def test_the_bonus_sees_clipped_actions_and_ppo_learns_from_its_samples():
+def test_the_bonus_sees_clipped_actions_and_ppo_unclipped_ones():
     bonus = NotingBonus(1)
     env = BonusVecEnv(make_vec_env("Pendulum-v1", 2), bonus, beta=0.1, learn_every=None)
     buffer = trained_ppo(env, policy_kwargs={"log_std_init": 1.0}).rollout_buffer
@@ -318,7 +318,7 @@ def test_the_bonus_sees_clipped_actions_and_ppo_learns_from_its_samples():
 
 
 class Ends(gymnasium.Env):
-    """Three steps an episode; the last one is rewarded and terminates or truncates it."""
+    """Episodes of three steps; the last one has a reward and terminates or truncates the episode."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -339,17 +339,17 @@ class Ends(gymnasium.Env):
         return self.observation_space.sample(), reward, *ends, {}
 
 
-def test_at_once_the_scale_and_the_log_see_the_reward_of_the_goal():
+def test_per_rollout_the_scale_and_the_report_include_the_extrinsic_reward():
     env = BonusVecEnv(DummyVecEnv([Ends] * 2), NotingBonus(2, lambda w: torch.ones(len(w))))
-    ppo(env, at_once=True).learn(64)
+    ppo(env, per_rollout=True).learn(64)
     assert env.stream.reward_sums["extrinsic"] == 4.0 * 2 * (32 // 3)
     assert env.stream.scale.state_dict()["unrewarded"] < 3  # steps since the last goal
     assert env.stream.report["bonus/share"] < 0.5
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_at_once_values_that_are_added_at_time_limits_are_no_reward(normalized):
-    """Stable-Baselines3 adds the value of the final observation where a time limit cuts off."""
+def test_per_rollout_values_added_at_truncations_are_not_counted_as_reward(normalized):
+    """Stable-Baselines3 adds the value of the final observation to truncated steps."""
     inner = BonusVecEnv(DummyVecEnv([lambda: Ends(1.0, terminates=False)] * 2), NotingBonus(2))
     seen = []
 
@@ -363,12 +363,12 @@ def test_at_once_values_that_are_added_at_time_limits_are_no_reward(normalized):
         "rollout_buffer_class": BonusRolloutBuffer,
         "rollout_buffer_kwargs": {"bonus": inner.rollout_bonus()},
     }
-    model = ppo(Seen(inner, norm_reward=normalized), at_once=False, **kwargs)
+    model = ppo(Seen(inner, norm_reward=normalized), per_rollout=False, **kwargs)
     with torch.no_grad():
         model.policy.value_net.bias.fill_(50.0)
     model.learn(128)
     before = inner.stream.reward_sums["extrinsic"]
     seen.clear()
     model.learn(64, reset_num_timesteps=False)
-    paid = inner.stream.reward_sums["extrinsic"] - before
-    assert paid == pytest.approx(np.abs(np.stack(seen)).sum(), rel=0.02 if normalized else 0)
+    rewards = inner.stream.reward_sums["extrinsic"] - before
+    assert rewards == pytest.approx(np.abs(np.stack(seen)).sum(), rel=0.02 if normalized else 0)

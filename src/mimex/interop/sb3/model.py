@@ -14,7 +14,12 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+from stable_baselines3.common.vec_env import (
+    VecEnv,
+    VecNormalize,
+    unwrap_vec_normalize,
+    unwrap_vec_wrapper,
+)
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.interop.sb3.replay import BonusReplayBuffer, ReplayBonus
@@ -22,7 +27,6 @@ from mimex.interop.sb3.vec_env import BonusRolloutBuffer, BonusVecEnv, RolloutBo
 from mimex.train import checkpoint
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
-Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
 
 MODEL, NORMALIZER = "model.zip", "vec_normalize.pkl"  # Stable-Baselines3's own files
 REPLAY, BONUS = "replay_buffer.pkl", "bonus.safetensors"
@@ -51,7 +55,7 @@ def with_bonus(
     if not isinstance(env, VecEnv):
         given = env
         env = make_vec_env(given if isinstance(given, str) else lambda: given, 1)
-    if find_wrapper(env, BonusVecEnv) is not None:
+    if unwrap_vec_wrapper(env, BonusVecEnv) is not None:
         raise ValueError(
             f"env={env} has a BonusVecEnv already, and steps would be rewarded twice: give "
             "with_bonus the environments without one."
@@ -100,7 +104,7 @@ def load(
         kwargs: As of the algorithm's ``load``.
     """
     folder = Path(folder)
-    normalizer = find_wrapper(env, VecNormalize)
+    normalizer = unwrap_vec_normalize(env)
     if normalizer is not None:
         saved = VecNormalize.load(str(folder / NORMALIZER), normalizer.venv)
         normalizer.obs_rms, normalizer.ret_rms = saved.obs_rms, saved.ret_rms
@@ -143,19 +147,11 @@ def find_bonus(model: BaseAlgorithm) -> RolloutBonus | ReplayBonus:
     replay = getattr(model, "replay_buffer", None)
     if isinstance(replay, BonusReplayBuffer):
         return replay.bonus
-    wrapper = find_wrapper(model.get_env(), BonusVecEnv)
+    env = model.get_env()
+    wrapper = None if env is None else unwrap_vec_wrapper(env, BonusVecEnv)
     if wrapper is None:
         raise ValueError(
             f"{type(model).__name__} has no bonus: neither a BonusVecEnv around its environments "
             "nor a BonusReplayBuffer."
         )
     return wrapper.stream
-
-
-def find_wrapper(env: VecEnv | None, kind: type[Wrapper]) -> Wrapper | None:
-    """The outermost wrapper of a class around environments."""
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, kind):
-            return env
-        env = env.venv
-    return None

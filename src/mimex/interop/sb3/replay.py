@@ -163,21 +163,26 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
             actions = sum_actions(taken.view(*grid, -1), stored[:, :steps].reshape(grid))
         return Window(torch.cat(parts, dim=1), valid, actions)
 
-    def _sampled(self, slots: np.ndarray[Any, Any], env: VecNormalize | None) -> dict[str, Any]:
-        """The fields of the samples at these slots, each of a random environment."""
+    def _get_samples(
+        self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
+    ) -> Any:
+        """The samples at these slots, each of a random environment."""
         self.bonus.require_bonus()
-        envs = self.bonus.generator.integers(self.n_envs, size=len(slots))
+        slots, envs = batch_inds, self.bonus.generator.integers(self.n_envs, size=len(batch_inds))
         extrinsic = self._normalize_reward(self.rewards[slots, envs], env)
         window = self._windows(slots, envs, env)
         total = self.bonus.rewards(self.to_torch(extrinsic), window, self._added)
         final = self.dones[slots, envs] * (1 - self.timeouts[slots, envs])
-        return {
-            "observations": self._tensors(self.observations, slots, envs, env),
-            "actions": self.to_torch(self.actions[slots, envs]),
-            "next_observations": self._tensors(self.next_observations, slots, envs, env),
-            "dones": self.to_torch(final.reshape(-1, 1)),
-            "rewards": total.reshape(-1, 1).float(),
-        }
+        kind: Any = ReplayBufferSamples
+        if isinstance(self.observations, dict):
+            kind = DictReplayBufferSamples
+        return kind(
+            observations=self._tensors(self.observations, slots, envs, env),
+            actions=self.to_torch(self.actions[slots, envs]),
+            next_observations=self._tensors(self.next_observations, slots, envs, env),
+            dones=self.to_torch(final.reshape(-1, 1)),
+            rewards=total.reshape(-1, 1).float(),
+        )
 
     def _tensors(self, stored: Any, slots: Any, envs: Any, env: VecNormalize | None) -> Any:
         values = self._normalize_obs(_at(stored, (slots, envs)), env)
@@ -185,19 +190,9 @@ class BonusReplayBuffer(BonusBuffer, ReplayBuffer):
             return {key: self.to_torch(value) for key, value in values.items()}
         return self.to_torch(values)
 
-    def _get_samples(
-        self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
-    ) -> ReplayBufferSamples:
-        return ReplayBufferSamples(**self._sampled(batch_inds, env))
-
 
 class BonusDictReplayBuffer(BonusReplayBuffer, DictReplayBuffer):
     """``BonusReplayBuffer`` for Dict observations."""
-
-    def _get_samples(  # type: ignore[override]
-        self, batch_inds: np.ndarray[Any, Any], env: VecNormalize | None = None
-    ) -> DictReplayBufferSamples:
-        return DictReplayBufferSamples(**self._sampled(batch_inds, env))
 
 
 BonusReplayBuffer.for_dicts = BonusDictReplayBuffer
