@@ -42,7 +42,6 @@ def test_the_paper_preset_has_the_published_numbers():
         minibatches=4,
         shuffle=False,
         clip=0.1,
-        value_clip=None,
         value_coef=2.0,
         entropy_coef=0.0,
         discount=0.99,
@@ -67,7 +66,7 @@ def test_the_paper_preset_has_the_published_numbers():
     assert not paper.mimex.normalize
     assert not paper.mimex.actions
     rollout = paper.envs * paper.loop.rollout_steps
-    assert (paper.loop.bonus_epochs, paper.loop.train_fraction) == (1, 1.0)
+    assert paper.loop.train_fraction == 1.0
     assert paper.loop.bonus_minibatch >= rollout, "one optimizer step of the bonus per rollout"
     assert paper.loop.ends_at == "observation"
     assert paper.mimex.size == AutoencoderSize(class_token=True)

@@ -279,18 +279,6 @@ def test_the_bonus_sees_the_actions_that_environments_receive_and_ppo_its_sample
     assert torch.equal(run.agent.rollout.actions, sampled)
 
 
-def test_more_passes_learn_more_and_pay_the_same():
-    paid = []
-    for passes in (1, 3):
-        loop = LoopSettings(rollout_steps=STEPS, bonus_minibatch=32, bonus_epochs=passes)
-        run = training(RND(27, seed=1), loop=loop)
-        warm_up(run)
-        collect(run)
-        paid.append(run.agent.score(run.agent.build_windows())[0])
-        assert run.agent.bonus.steps == passes
-    assert torch.equal(*paid)
-
-
 def test_updates_report_what_tells_whether_a_bonus_works():
     run = training(MIMEx(27, seed=1))
     rows = list(run.train(4 * ENVS * STEPS))

@@ -47,6 +47,14 @@ def test_the_same_settings_continue_and_each_start_is_recorded(tmp_path):
     assert [start["versions"] for start in about["resumed"]] == [about["versions"]] * 2
 
 
+def test_a_removed_setting_is_ignored_if_it_was_off_and_refused_otherwise(tmp_path):
+    claim(tmp_path, CONFIG | {"ppo": CONFIG["ppo"] | {"value_clip": None}})
+    claim(tmp_path, CONFIG)
+    claim(tmp_path / "b", CONFIG | {"ppo": CONFIG["ppo"] | {"value_clip": 0.2}})
+    with pytest.raises(ConfigMismatchError, match=r"ppo\.value_clip: 0\.2 there, not set now"):
+        claim(tmp_path / "b", CONFIG)
+
+
 def test_settings_are_the_same_after_json_made_lists_of_tuples_and_text_of_nan(tmp_path):
     config = {"widths": (256, 128), "limit": float("nan"), "none": None, "empty": {}}
     claim(tmp_path, config)

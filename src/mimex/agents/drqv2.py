@@ -27,6 +27,7 @@ from mimex.agents.factory import seed_for
 from mimex.agents.off_policy import Encoded, OffPolicyAgent
 from mimex.bonus import BONUSES, bonus_class
 from mimex.bonus.prediction import MaskedPrediction
+from mimex.data.checks import require_range
 from mimex.data.replay import Observations, Transitions
 from mimex.data.rollout import ObsDict
 from mimex.nn.networks import PixelEncoder, draw_shifts, mlp, shift
@@ -91,24 +92,17 @@ class DrQv2Settings:
     features)."""
 
     def __post_init__(self) -> None:
-        for name in ("lr", "batch", "n_step", "update_every", "std_start", "std_steps", "std_clip"):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        for name in ("filters", "trunk", "hidden"):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        for name in ("seed_steps", "random_steps", "std_end", "shift"):
-            _require(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        _require("tau", self.tau, 0 <= self.tau <= 1, "in [0, 1]")
-        _require("discount", self.discount, 0 <= self.discount < 1, "in [0, 1)")
+        sizes = "batch", "n_step", "update_every", "std_steps", "filters", "trunk", "hidden"
+        require_range("drqv2", self, "[1, inf)", *sizes)
+        require_range("drqv2", self, "(0, inf)", "lr", "std_start", "std_clip")
+        require_range("drqv2", self, "[0, inf)", "seed_steps", "random_steps", "std_end", "shift")
+        require_range("drqv2", self, "[0, 1]", "tau")
+        require_range("drqv2", self, "[0, 1)", "discount")
 
     def std(self, step: int) -> float:
         """The standard deviation of the noise at an agent step."""
         progress = min(step / self.std_steps, 1.0)
         return (1 - progress) * self.std_start + progress * self.std_end
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"drqv2.{name} is {value!r}, but must be {expected}.")
 
 
 PUBLISHED = DrQv2Settings()

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
 from mimex.contracts import Scored, Step
+from mimex.data.checks import require_range
 from mimex.data.windows import EndsAt
 from mimex.nn.state import load_generator
 from mimex.track.clock import Clock
@@ -34,15 +35,10 @@ class WindowSettings:
     stride: int = 1
     """Environment steps between consecutive steps of a window; actions in between are summed."""
 
-    def require_positive(self, section: str, *names: str) -> None:
-        """Raises an error if ``stride`` or a named setting is below 1."""
-        for name in (*names, "stride"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{section}.{name} is {value}, but must be at least 1.")
-        if not 0 < self.train_fraction <= 1:
-            raise ValueError(
-                f"{section}.train_fraction is {self.train_fraction}, but must be in (0, 1]."
-            )
+    def check(self, section: str, *positive: str) -> None:
+        """Raises an error for a value out of range; ``positive`` settings must be 1 or more."""
+        require_range(section, self, "[1, inf)", "stride", *positive)
+        require_range(section, self, "(0, 1]", "train_fraction")
 
 
 class Learner(ABC):

@@ -58,7 +58,7 @@ class OffPolicySettings(WindowSettings):
     """Frames between rows of metrics."""
 
     def __post_init__(self) -> None:
-        self.require_positive("off_policy", "report_every")
+        self.check("off_policy", "report_every")
 
 
 class Means:

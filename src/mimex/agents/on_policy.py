@@ -52,13 +52,11 @@ class LoopSettings(WindowSettings):
     """Steps per environment and rollout."""
     bonus_minibatch: int = 512
     """Windows per optimizer step of the bonus, over all processes."""
-    bonus_epochs: int = 1
-    """Epochs of the bonus per rollout; the rewards are computed in the first."""
     stagger: bool = False
     """Start the first episodes at random time steps, so that environments do not reset in sync."""
 
     def __post_init__(self) -> None:
-        self.require_positive("loop", "rollout_steps", "bonus_minibatch", "bonus_epochs")
+        self.check("loop", "rollout_steps", "bonus_minibatch")
 
 
 class OnPolicyAlgorithm(Policy, Stateful, Protocol):
@@ -320,10 +318,6 @@ class OnPolicyAgent(Learner):
                 raw[rows] = rewards
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + value / len(minibatches)
-        for _ in range(settings.bonus_epochs - 1):
-            again = order[torch.randperm(trained, generator=self.generator)]
-            for rows in split_rows(again, own_share):
-                bonus.learn(index[rows])
         sums["bonus/probe"] = float(processes.mean(bonus.reward(self.probe).mean()))
         return raw.view(self.rollout.rewards.shape), sums
 

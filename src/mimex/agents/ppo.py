@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mimex.agents.actions import ActionAdapter, distribution_for
 from mimex.agents.encoders import Encoder, ObsAdapter, make_encoder
@@ -20,10 +21,11 @@ from mimex.agents.factory import seed_for
 from mimex.agents.on_policy import LoopSettings, OnPolicyAgent
 from mimex.agents.returns import Batch, ReturnScale, explained_variance, gae, normalize_advantages
 from mimex.bonus.scale import Rewards
+from mimex.data.checks import require_choice, require_range
 from mimex.data.rollout import ObsDict, Rollout
 from mimex.nn import processes
 from mimex.nn.networks import mlp
-from mimex.nn.parallel import parallel_map, split_rows
+from mimex.nn.parallel import chunk_slices, parallel_map, summed_gradients
 from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 from mimex.types import Metrics
 
@@ -65,8 +67,6 @@ class PPOSettings:
     time, as published."""
     clip: float = 0.1
     """PPO clip range (epsilon)."""
-    value_clip: float | None = None
-    """Clip range of the value function, in the critic's units; None to disable."""
     value_coef: float = 2.0
     """Weight of the value loss."""
     entropy_coef: float = 0.0
@@ -107,41 +107,14 @@ class PPOSettings:
     """Discount factor of the bonus's return, with two heads."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "lr",
-            "adam_eps",
-            "target_kl",
-            "clip",
-            "grad_norm",
-            "initial_std",
-            "value_gain",
-            "observation_clip",
-        ):
-            value = getattr(self, name)
-            _require(name, value, 0 < value < math.inf, "above 0 and finite")
-        for name in ("epochs", "minibatches"):
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "1 or more")
-        for name in ("value_coef", "entropy_coef", "min_std"):
-            value = getattr(self, name)
-            _require(name, value, 0 <= value < math.inf, "0 or more and finite")
-        for name in ("discount", "gae_lambda"):
-            _require(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
-        gamma = self.intrinsic_discount  # below 1, because the return is not episodic
-        _require("intrinsic_discount", gamma, 0 <= gamma < 1, "in [0, 1)")
-        positive = self.value_clip is None or self.value_clip > 0
-        _require("value_clip", self.value_clip, positive, "above 0, or None")
-        _require("hidden", self.hidden, all(width >= 1 for width in self.hidden), "1 or more each")
-        for name, choices in (
-            ("lr_schedule", get_args(LearningRateSchedule)),
-            ("activation", get_args(Activation)),
-        ):
-            known = getattr(self, name) in choices
-            _require(name, getattr(self, name), known, f"one of {', '.join(choices)}")
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"ppo.{name} is {value!r}, but must be {expected}.")
+        positive = "lr", "adam_eps", "target_kl", "clip", "grad_norm", "initial_std", "value_gain"
+        require_range("ppo", self, "(0, inf)", *positive, "observation_clip")
+        require_range("ppo", self, "[1, inf)", "epochs", "minibatches", "hidden")
+        require_range("ppo", self, "[0, inf)", "value_coef", "entropy_coef", "min_std")
+        require_range("ppo", self, "[0, 1]", "discount", "gae_lambda")
+        require_range("ppo", self, "[0, 1)", "intrinsic_discount")  # its return is not episodic
+        require_choice(LearningRateSchedule, lr_schedule=self.lr_schedule)
+        require_choice(Activation, activation=self.activation)
 
 
 CPU = PPOSettings(
@@ -220,12 +193,8 @@ class PPO:
         self, encoder: Encoder, actions: ActionAdapter, settings: PPOSettings, seed: int = 0
     ) -> None:
         self.encoder, self.settings, self.actions = encoder, settings, actions
-        self.device, self.feature_dim, self.action_dim = (
-            encoder.device,
-            encoder.feature_dim,
-            actions.size,
-        )
-        self.heads = 2 if settings.two_heads else 1
+        self.device, self.feature_dim = encoder.device, encoder.feature_dim
+        self.action_dim, self.heads = actions.size, 2 if settings.two_heads else 1
         self.lr = settings.lr
         self.actor = self._network(actions.size, last_gain=0.01)
         self.critic = self._network(self.heads, last_gain=settings.value_gain)
@@ -241,16 +210,16 @@ class PPO:
                 "distribution": self.distribution,
             }
         ).to(self.device)
-        groups = (
-            [*self.actor.parameters(), *self.distribution.parameters()],
-            [*self.critic.parameters()],
-            [p for p in encoder.parameters() if p.requires_grad],
-        )
-        self._group_sizes = [sum(p.numel() for p in group) for group in groups]
+        # The KL divergence depends on the policy alone, so the critic keeps its learning rate.
+        policy = [*self.actor.parameters(), *self.distribution.parameters()]
+        critic = [*self.critic.parameters()]
+        trained = [p for p in encoder.parameters() if p.requires_grad]
+        self.parameters = [*policy, *critic, *trained]
+        self.clip_groups = [group for group in (policy, critic, trained) if group]
         names: dict[Tensor, str] = {p: name for name, p in self.network.named_parameters()}
-        self._parameters = {names[p]: p for group in groups for p in group}
-        rates = [{"params": [*groups[0], *groups[2]]}, {"params": groups[1]}]
-        self.optimizer = torch.optim.Adam(rates, settings.lr, eps=settings.adam_eps, fused=True)
+        self._named = {names[p]: p for p in self.parameters}
+        groups = [{"params": [*policy, *trained]}, {"params": critic}]
+        self.optimizer = torch.optim.Adam(groups, settings.lr, eps=settings.adam_eps, fused=True)
         self.generator = Generator(self.device).manual_seed(seed)
 
     @property
@@ -280,24 +249,17 @@ class PPO:
 
     def values(self, stored: ObsDict) -> Tensor:
         """Values ``(B, H)`` of observations."""
-        return self.return_scale.values(self._outputs(stored))
-
-    def _outputs(self, stored: ObsDict) -> Tensor:
-        """The critic's outputs ``(B, H)``: normalized values."""
 
         @torch.no_grad()
         def outputs(rows: slice) -> Tensor:
             some = {part: v[rows] for part, v in stored.items()}
-            found: Tensor = self.critic(
-                self.encoder.policy_input(some, self.encoder.bonus_features(some))
-            )
+            features = self.encoder.bonus_features(some)
+            found: Tensor = self.critic(self.encoder.policy_input(some, features))
             return found
 
-        size = len(stored["vector"])
-        chunk = self.encoder.chunk
-        chunks = [slice(start, start + chunk) for start in range(0, size, chunk)]
+        parts = parallel_map(outputs, chunk_slices(len(stored["vector"]), self.encoder.chunk))
         empty = torch.zeros(0, self.heads, device=self.device)
-        return torch.cat([empty, *parallel_map(outputs, chunks)])
+        return self.return_scale.values(torch.cat([empty, *parts]))
 
     def learn(
         self, rollout: Rollout, rewards: Rewards, *, beta: float = 1.0, progress: float = 0.0
@@ -403,45 +365,34 @@ class PPO:
         assert isinstance(last, nn.Linear)
         self.return_scale.update(returns, last)
         advantages = self.return_scale.combined(batch.advantages, weights, per_head=per_head)
-        values = self.return_scale.targets(batch.values)
-        if settings.value_clip is not None and settings.normalize_values:
-            # Before the first update all values are 0, whatever the critic's outputs.
-            values = self._outputs(batch.observations)
         batch = batch._replace(
             advantages=normalize_advantages(advantages, restarted),
-            values=values,
             returns=self.return_scale.targets(batch.returns),
         )
-        sums = torch.zeros(len(STATISTICS), device=self.device)
-        norms = torch.zeros(1 + len(self._group_sizes), device=self.device)
-        epochs = 0
+        adaptive = settings.lr_schedule == "adaptive"
+        policy_group, critic_group = self.optimizer.param_groups
+        policy_group["lr"], critic_group["lr"] = self.lr, settings.lr if adaptive else self.lr
+        epochs: list[Tensor] = []  # means over minibatches of STATISTICS and gradient norms
         for _ in range(settings.epochs):
             order = torch.arange(size, device=self.device)
             if settings.shuffle:
                 order = torch.randperm(size, generator=self.generator, device=self.device)
-            epoch_stats = torch.zeros(len(STATISTICS), device=self.device)
-            for rows in order.tensor_split(settings.minibatches):
-                statistics, each = self._step(batch, rows)
-                epoch_stats += statistics / settings.minibatches
-                norms += torch.cat([each.norm()[None], each]) / settings.minibatches
-            sums += epoch_stats
-            epochs += 1
-            if (
-                settings.lr_schedule == "adaptive"
-                and _kl(epoch_stats) > KL_STOP_FACTOR * settings.target_kl
-            ):
+            minibatches = order.tensor_split(settings.minibatches)
+            epochs.append(
+                torch.stack([self._step(batch.rows(rows)) for rows in minibatches]).mean(0)
+            )
+            if adaptive and _kl(epochs[-1]) > KL_STOP_FACTOR * settings.target_kl:
                 break
-        if settings.lr_schedule == "adaptive":
-            self._adapt(_kl(epoch_stats))
-        means = (sums / epochs).tolist()
-        total_norm, actor_norm, critic_norm, _ = (norms / epochs).tolist()
+        if adaptive:
+            self._adapt(_kl(epochs[-1]))
+        *means, grad_norm, actor_norm, critic_norm = torch.stack(epochs).mean(0).tolist()
         return {
             **{f"ppo/{name}": mean for name, mean in zip(STATISTICS, means, strict=True)},
             **dict(zip(("ppo/explained_variance", "ppo/explained_bonus"), explained, strict=False)),
-            "ppo/grad_norm": total_norm,  # before clipping, mean over minibatches
+            "ppo/grad_norm": grad_norm,  # before clipping
             "ppo/critic_share": critic_norm / max(actor_norm + critic_norm, 1e-12),
             "ppo/lr": self.lr,
-            "ppo/epochs": float(epochs),
+            "ppo/epochs": float(len(epochs)),
             **self.distribution.metrics(),
         }
 
@@ -456,60 +407,43 @@ class PPO:
         elif approx_kl < self.settings.target_kl / 2:
             self.lr = min(self.settings.lr, self.lr * LR_STEP)
 
-    def _step(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _step(self, batch: Batch) -> Tensor:
         """One optimizer step on a minibatch, of the same size in each process.
 
         Returns:
-            ``STATISTICS`` of the minibatch, and the gradient norms of actor, critic and encoder.
+            ``STATISTICS`` of the minibatch, and the gradient norms of actor and critic before
+            clipping.
         """
-        # Chunks are summed in order, so that results do not depend on the number of threads.
-        chunks = split_rows(rows, self.encoder.chunk)
-        parts = parallel_map(
-            lambda chunk: self._gradients(batch.rows(chunk), 1 / len(rows)), chunks
+        size = len(batch.actions)
+
+        def loss(rows: slice) -> tuple[Tensor, Tensor]:
+            total, statistics = self.loss(batch.rows(rows))
+            return total / size, statistics / size
+
+        found, gradients = summed_gradients(
+            loss, chunk_slices(size, self.encoder.chunk), self.parameters
         )
-        total, statistics = parts[0]
-        for part, more in parts[1:]:
-            total.add_(part)
-            statistics.add_(more)
-        both = processes.mean(torch.cat([total, statistics]))
-        total, statistics = torch.split(both, [len(total), len(statistics)])
-        groups = torch.split(total, self._group_sizes)  # views for actor, critic and encoder
-        norms = torch.stack([torch.linalg.vector_norm(group) for group in groups])
-        if not bool(norms.isfinite().all() & statistics.isfinite().all()):
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        statistics = processes.average_gradients(self.parameters, torch.stack(found).sum(0))
+        norms = [
+            get_total_norm([p.grad for p in group if p.grad is not None])
+            for group in self.clip_groups
+        ]
+        total = torch.stack(norms).norm()
+        if not bool((statistics.sum() + total).isfinite()):
             named = dict(zip(STATISTICS, statistics.tolist(), strict=True))
             raise NotFiniteError(
-                f"PPO's loss or its gradient is not finite: {named}, gradient norms "
-                f"{norms.tolist()}. The weights are unchanged.",
-                batch.rows(rows),
+                f"PPO's loss or its gradient is not finite: {named}, gradient norm {total:.3g}. "
+                "The weights are unchanged.",
+                batch,
             )
-        limits = norms if self.settings.clip_per_network else norms.norm().expand_as(norms)
-        for group, norm in zip(groups, limits.tolist(), strict=True):
-            if norm > self.settings.grad_norm:
-                group.mul_(self.settings.grad_norm / norm)
-        parameters = self._parameters.values()
-        gradients = torch.split(total, [p.numel() for p in parameters])
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient.view_as(parameter)
-        policy_group, critic_group = self.optimizer.param_groups
-        policy_group["lr"] = self.lr
-        # The KL divergence depends on the policy alone, so the critic keeps its learning rate.
-        adaptive = self.settings.lr_schedule == "adaptive"
-        critic_group["lr"] = self.settings.lr if adaptive else self.lr
+        for group, norm in zip(self.clip_groups, norms, strict=True):
+            before = norm if self.settings.clip_per_network else total
+            clip_grads_with_norm_(group, self.settings.grad_norm, before)
         self.optimizer.step()
         self.distribution.keep_floor()
-        return statistics, norms
-
-    def _gradients(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
-        """Gradient of the loss, flattened, and ``STATISTICS`` of the steps.
-
-        Args:
-            batch: The steps.
-            share: Weight of each step.
-        """
-        with torch.enable_grad():
-            loss, statistics = self.loss(batch)
-            found = torch.autograd.grad(loss * share, [*self._parameters.values()])
-        return torch.cat([part.flatten() for part in found]), statistics * share
+        return torch.cat([statistics, total[None], *(norm[None] for norm in norms[:2])])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss and ``STATISTICS``, summed over the steps of a batch."""
@@ -525,11 +459,7 @@ class PPO:
         surrogate = torch.minimum(batch.advantages * ratio, batch.advantages * clipped).sum()
 
         values = self.critic(inputs)
-        errors = (values - batch.returns).square()
-        if settings.value_clip is not None:
-            change = (values - batch.values).clamp(-settings.value_clip, settings.value_clip)
-            errors = torch.maximum(errors, (batch.values + change - batch.returns).square())
-        value_loss = errors.sum()
+        value_loss = (values - batch.returns).square().sum()
 
         loss = settings.value_coef * value_loss - surrogate
         if settings.entropy_coef:
@@ -551,7 +481,7 @@ class PPO:
         """Weights, optimizer, learning rate, running statistics and generator."""
         return {
             "network": {name: v.clone() for name, v in self.network.state_dict().items()},
-            "optimizer": optimizer_state(self.optimizer, self._parameters),
+            "optimizer": optimizer_state(self.optimizer, self._named),
             "lr": self.lr,
             "normalizer": self.encoder.normalizer.state_dict(),
             "return_scale": self.return_scale.state_dict(),
@@ -563,7 +493,7 @@ class PPO:
         require_same(self.network.state_dict(), state["network"], "this PPO")
         self.return_scale.load_state_dict(state["return_scale"])
         self.network.load_state_dict(state["network"])
-        load_optimizer(self.optimizer, self._parameters, state["optimizer"])
+        load_optimizer(self.optimizer, self._named, state["optimizer"])
         self.lr = float(state["lr"])
         self.encoder.normalizer.load_state_dict(state["normalizer"])
         load_generator(self.generator, state["generator"])

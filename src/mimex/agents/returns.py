@@ -82,10 +82,10 @@ class Batch(NamedTuple):
         """The arrays by name, for debugging."""
         return self._asdict()
 
-    def rows(self, index: Tensor) -> Batch:
-        """Selects steps by index."""
-        chosen = {part: v.index_select(0, index) for part, v in self.observations.items()}
-        return Batch(chosen, *(array.index_select(0, index) for array in self[1:]))
+    def rows(self, rows: Tensor | slice) -> Batch:
+        """Selects steps."""
+        chosen = {part: v[rows] for part, v in self.observations.items()}
+        return Batch(chosen, *(array[rows] for array in self[1:]))
 
 
 class ReturnScale:

@@ -17,6 +17,25 @@ def require_positive(**values: int | tuple[int, ...] | None) -> None:
             raise ValueError(f"{name}={value} must be at least 1.")
 
 
+def require_range(section: str, settings: object, interval: str, *names: str) -> None:
+    """Requires that settings are in an interval, such as "[0, 1)"; each item of a tuple.
+
+    Args:
+        section: Section of the settings, for messages.
+        settings: The settings.
+        interval: The interval; "inf" as its end leaves values unbounded, but finite.
+        names: Names of the settings.
+    """
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    for name in names:
+        value = getattr(settings, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            above = number >= low if interval[0] == "[" else number > low
+            below = number <= high if interval[-1] == "]" else number < high
+            if not (above and below):
+                raise ValueError(f"{section}.{name} is {value!r}, but must be in {interval}.")
+
+
 def require_choice(choices: Any, **values: str) -> None:
     """Requires one of the values of a Literal."""
     for name, value in values.items():

@@ -30,6 +30,11 @@ FOLDERS = (
 """Subfolders of a run or study folder."""
 
 
+REMOVED = {("ppo", "value_clip"): None, ("loop", "bonus_epochs"): 1}
+"""Settings of earlier versions, and the value that is now the only behavior: with it, config.json
+is read without them."""
+
+
 class FolderInUseError(RuntimeError):
     """Another process is writing to the run folder."""
 
@@ -120,7 +125,14 @@ class RunFolder:
     def config(self) -> dict[str, Any] | None:
         """Settings of the run's start; None for a new folder."""
         path = self.path / "config.json"
-        return read_object(path) if os.path.lexists(path) else None
+        if not os.path.lexists(path):
+            return None
+        config = read_object(path)
+        for (section, name), value in REMOVED.items():
+            settings = config.get(section)
+            if isinstance(settings, dict) and settings.get(name, ()) == value:
+                del settings[name]
+        return config
 
     def check(
         self,

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mimex.contracts import Restorable, Step, truncate
+from mimex.data.checks import require_range
 from mimex.types import Metrics
 
 GROUPS = 16
@@ -63,11 +64,8 @@ class RestartSettings:
     """Steps between saved states of an episode."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share < 1:
-            raise ValueError(f"restarts.share is {self.share}, but must be in [0, 1).")
-        for name in ("capacity", "per_episode", "reach", "every"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"restarts.{name} is {value}, but must be at least 1.")
+        require_range("restarts", self, "[0, 1)", "share")
+        require_range("restarts", self, "[1, inf)", "capacity", "per_episode", "reach", "every")
 
 
 class Restarts:
