@@ -143,6 +143,31 @@ def test_a_cube_in_the_air_is_held_only_between_the_fingers(task: str) -> None:
     assert terms["goal_distance"][0] > 0 == terms["goal_distance"][1]
 
 
+@pytest.mark.parametrize("task", ["FrankaPick", "FrankaMove", "KukaPick", "KukaMove"])
+@pytest.mark.parametrize("lift", ["clear", "held"])
+def test_a_tossed_cube_reaches_the_goal_only_if_lifts_need_not_be_held(
+    task: str, lift: str
+) -> None:
+    env = at_home(task, lift=lift)
+    goal = env.engine.mocap("goal")[0] if task.endswith("Move") else np.array([0.9, 0.4, 0.8])
+    place_cube(env, 0, goal)  # no finger is near
+    outcome = env.world.task.evaluate()
+    assert outcome.met[0] == (lift == "clear")
+    assert outcome.terms["goal_bonus"][0] == (0.5 if lift == "clear" else 0.0)
+
+
+@pytest.mark.parametrize("task", ["FrankaPick", "FrankaMove"])
+def test_a_held_cube_at_the_goal_is_a_success(task: str) -> None:
+    env = at_home(task, lift="held")
+    middle = middle_of_grip(env)  # 1 cm below Pick's goal height
+    if task == "FrankaMove":
+        env.engine.mocap("goal")[0] = middle
+    place_cube(env, 0, middle)
+    outcome = env.world.task.evaluate()
+    assert outcome.met[0]
+    assert outcome.terms["goal_bonus"][0] == 0.5
+
+
 @pytest.mark.parametrize(("task", "radius"), [("FrankaMove", 0.04), ("KukaMove", 0.0675)])
 def test_move(task: str, radius: float) -> None:
     env = at_home(task)
