@@ -134,8 +134,9 @@ class RslEnv:
 
     device, cfg = "cpu", None
 
-    def __init__(self, env: Any, seed: int) -> None:
-        self._env, self._scale = env, step_seconds(env)
+    def __init__(self, env: Any, seed: int, step_dt: float | None = None) -> None:
+        self.step_dt = step_seconds(env) if step_dt is None else step_dt  # rewards' factor
+        self._env, self.unwrapped = env, self
         self.num_envs, self.num_actions = env.num_envs, env.single_action_space.shape[0]
         self._observation = env.reset(seed=seed)[0]
         simulation = env.unwrapped  # first episodes get random ages, as by Isaac Lab's train.py
@@ -149,7 +150,7 @@ class RslEnv:
 
     def step(self, actions: torch.Tensor) -> Any:
         self._observation, rewards, terminated, truncated, _ = self._env.step(actions.numpy())
-        scaled = torch.from_numpy(rewards * self._scale).float()
+        scaled = torch.from_numpy(rewards * self.step_dt).float()
         ended = torch.from_numpy(terminated | truncated).long()
         return self.get_observations(), scaled, ended, {"time_outs": torch.from_numpy(truncated)}
 
@@ -160,8 +161,6 @@ def rsl_rl(config: TrainConfig) -> Learner:
     As there, rewards are multiplied by the duration of a step and the first episodes have random
     ages. There are 512 environments in place of 4,096.
     """
-    from rsl_rl.runners import OnPolicyRunner
-
     steps, hidden, normalize, epochs, entropy, rate, gamma, kl = ISAAC_LAB[config.task]
     network = {
         "class_name": "MLPModel", "hidden_dims": hidden, "activation": "elu",
@@ -179,13 +178,20 @@ def rsl_rl(config: TrainConfig) -> Learner:
         "actor": network | {"distribution_cfg": noise}, "critic": network, "algorithm": algorithm,
     }  # fmt: skip
     env = RslEnv(make_env(config, config.envs), seed_for(config, "environment"))
+    return rsl_learner(env, config, settings)
+
+
+def rsl_learner(env: RslEnv, config: TrainConfig, settings: dict[str, Any]) -> Learner:
+    """rsl_rl with some settings."""
+    from rsl_rl.runners import OnPolicyRunner
+
     torch.manual_seed(seed_for(config, "weights"))
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
         runner = OnPolicyRunner(env, settings)
 
     def advance() -> int:
         runner.learn(1)
-        return int(env.num_envs * steps)
+        return int(env.num_envs * settings["num_steps_per_env"])
 
     @torch.inference_mode()
     def policy(observation: Any) -> Any:
@@ -222,10 +228,10 @@ BUDGETS = {
 """Steps of a run, by task."""
 
 
-def train(library: str, config: TrainConfig) -> Rows:
+def train(make: Callable[[TrainConfig], Learner], config: TrainConfig) -> Rows:
     """Train to the end of the budget."""
     use_workers(1)  # and PyTorch with it
-    advance, policy = LIBRARIES[library][0](config)
+    advance, policy = make(config)
     env = make_env(config, config.eval.episodes)
     player: Any = SimpleNamespace(  # in the form of an agent: `evaluate` plays it as it plays ours
         policy=policy
@@ -265,13 +271,18 @@ def main() -> None:
         ]  # fmt: skip
         print(f"{library} on {task}, seed {seed}", flush=True)
         config = parse(arguments).checked()
-        rows = train(library, config)
-        about = {"versions": {library: version(LIBRARIES[library][1])}}
-        settings = {"task": task, "agent": library, "seed": seed, "steps": config.steps}
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "about.json").write_text(json.dumps(about))
-        (path / "config.json").write_text(json.dumps(settings))
-        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        make, package = LIBRARIES[library]
+        save(path, config, library, package, train(make, config))
+
+
+def save(path: Path, config: TrainConfig, method: str, package: str, rows: Rows) -> None:
+    """Write the run folder of a finished run."""
+    about = {"versions": {method: version(package)}}
+    settings = {"task": config.task, "agent": method, "seed": config.seed, "steps": config.steps}
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "about.json").write_text(json.dumps(about))
+    (path / "config.json").write_text(json.dumps(settings))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

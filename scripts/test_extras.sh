@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that the main environment skips, each group in a virtual environment of its own under
-# .venv-extras: MuJoCo Warp, TorchRL, RLlib and the viewer. Groups can be named: scripts/test_extras.sh warp
+# .venv-extras: MuJoCo Warp, TorchRL and RLlib. Groups can be named: scripts/test_extras.sh warp
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
@@ -8,19 +8,18 @@ PYTHON=${PYTHON:-python3}
 
 # Per group: the extras of mimex, what else pip installs, the package that it wants in another version than
 # constraints.txt has, the package that must import, and the tests.
-declare -A extras=([warp]=warp [torchrl]=envs [rllib]=envs [view]=view)
-declare -A more=([warp]="" [torchrl]="torchrl tensordict" [rllib]="ray[rllib]" [view]=playwright)
-declare -A unpinned=([rllib]=gymnasium [view]=rich)
-declare -A needs=([warp]=mujoco_warp [torchrl]=torchrl [rllib]=ray.rllib [view]=viser)
+declare -A extras=([warp]=warp [torchrl]=envs [rllib]=envs)
+declare -A more=([warp]="" [torchrl]="torchrl tensordict" [rllib]="ray[rllib]")
+declare -A unpinned=([torchrl]=tensordict [rllib]=gymnasium)
+declare -A needs=([warp]=mujoco_warp [torchrl]=torchrl [rllib]=ray.rllib)
 declare -A tests=(
     [warp]="tests/envs/test_warp_engine.py tests/envs/test_engine.py tests/train/test_tensors.py"
-    [torchrl]="tests/interop/test_torchrl.py tests/benchmarks/test_peers.py"
+    [torchrl]="tests/interop/test_torchrl.py"
     [rllib]="tests/interop/test_rllib.py"
-    [view]="tests/commands/test_view.py"
 )
 
 failed=""
-for group in ${*:-warp torchrl rllib view}; do
+for group in ${*:-warp torchrl rllib}; do
     venv=.venv-extras/$group
     [ -x "$venv/bin/pip" ] || "$PYTHON" -m venv "$venv"
     install_torch "$venv"

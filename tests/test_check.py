@@ -2,6 +2,7 @@
 
 import runpy
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -32,6 +33,7 @@ from mimex.agents import ppo as own
 from mimex.agents.actions import ActionAdapter
 from mimex.agents.encoders import ObsAdapter, VectorEncoder
 from mimex.agents.on_policy import LoopSettings
+from mimex.check import _similar
 from mimex.interop.sb3 import BonusReplayBuffer, BonusRolloutBuffer, BonusVecEnv, ReplayBonus
 from mimex.track.clock import Clock
 from mimex.train.runner import Training
@@ -481,6 +483,76 @@ def test_encoded_and_normalized_observations_are_skipped_rows():
         return observations.float() @ torch.tensor([[1.0], [2.0], [3.0], [4.0]])
 
     require_correct(mimex.wrap(cart(), RND(), encoder=encoder), {ADVANTAGES, EPISODES})
+
+
+class Cells(gymnasium.Env):
+    """A walk over 5 x 5 cells, which the observation shows in one of several spaces."""
+
+    SPACES: ClassVar = {
+        "floats": spaces.Box(0.0, 1.0, (2,), np.float32),
+        "dict": spaces.Dict({"at": spaces.Box(0.0, np.inf, (2,), np.float64)}),
+        "image": spaces.Box(0, 255, (8, 8, 1), np.uint8),
+        "discrete": spaces.Discrete(25),
+    }
+    action_space = spaces.Discrete(4)
+
+    def __init__(self, kind):
+        self.kind, self.observation_space = kind, self.SPACES[kind]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = np.zeros(2, int)
+        return self.observe(), {}
+
+    def step(self, action):
+        self.cell = np.clip(self.cell + [(0, 1), (1, 0), (0, -1), (-1, 0)][action], 0, 4)
+        return self.observe(), 0.0, False, False, {}
+
+    def observe(self):
+        image = np.zeros((8, 8, 1), np.uint8)
+        image[tuple(self.cell)] = 255
+        return {
+            "floats": (self.cell / 4).astype(np.float32),
+            "dict": {"at": self.cell / 4},
+            "image": image,
+            "discrete": int(self.cell @ [5, 1]),
+        }[self.kind]
+
+
+def pixels_of(images):
+    return images.float().flatten(1) / 255
+
+
+@pytest.mark.parametrize("kind", ["floats", "dict", "image"])
+def test_observations_that_repeat_are_checked_all_the_same(kind):
+    options = {"encoder": pixels_of} if kind == "image" else {}
+    require_correct(mimex.wrap(Cells(kind), RND(), **options), {ADVANTAGES, EPISODES})
+    assert TASK in failed(Doubled(mimex.wrap(Cells(kind), RND(), **options)))
+
+
+def test_a_view_that_repeats_is_checked_all_the_same():
+    limited = gymnasium.wrappers.TimeLimit(Cells("floats"), 100)
+    clocked = gymnasium.wrappers.TimeAwareObservation(limited)
+    require_correct(mimex.wrap(clocked, RND(), view=[0, 1]), {ADVANTAGES, EPISODES})
+
+
+def test_discrete_observations_that_repeat_are_skipped_with_a_remedy():
+    checks = check_bonus(mimex.wrap(Cells("discrete"), RND()), verbose=False)
+    skipped = {check.name: check for check in checks if check.status == "skip"}
+    assert {WINDOWS, ENDS, BONUS} <= skipped.keys()
+    assert not [check for check in checks if check.status == "fail"]
+    for name in (WINDOWS, ENDS, BONUS):
+        assert "most observations repeat" in skipped[name].finding
+        assert "CartPole-v1" in skipped[name].remedy
+    assert failed(mimex.wrap(Cells("discrete"), RND(), beta=0.0)) == {BONUS}
+
+
+def test_similar_observations_stay_in_their_space():
+    rng = np.random.default_rng(0)
+    for space in (*Cells.SPACES.values(), spaces.Box(-np.inf, np.inf, (3,), np.float32)):
+        space.seed(0)
+        for _ in range(20):
+            assert space.contains(_similar(space, space.sample(), rng))
 
 
 def test_the_table_is_printed(capsys):

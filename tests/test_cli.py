@@ -168,8 +168,9 @@ def test_another_config_on_the_same_folder_is_refused_with_the_difference(tmp_pa
 def test_play_writes_a_video_of_a_run(tmp_path):
     run = tmp_path / "run"
     assert main(["train", "FrankaReach", "--steps", "64", "--out", str(run), *TINY]) == 0
-    assert main(["play", str(run)]) == 0
-    assert (run / "videos" / "play.mp4").stat().st_size > 1000
+    video = run / "videos" / "play.mp4"
+    assert main(["play", str(run), "--video", str(video)]) == 0
+    assert video.stat().st_size > 1000
 
 
 def test_ctrl_c_is_answered_in_one_line(monkeypatch, capsys):

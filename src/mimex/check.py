@@ -318,6 +318,7 @@ class _Run:
         def new_reset(**kwargs: Any) -> Any:
             nonlocal count
             observation, info = reset(**kwargs)
+            observation = self.unique(space, observation)
             count += 1
             self.episodes[number, count] = _Episode()
             self.see((number, count, 0), observation)
@@ -325,6 +326,7 @@ class _Run:
 
         def new_step(action: Any) -> Any:
             observation, _, terminated, truncated, info = step(action)
+            observation = self.unique(space, observation)
             episode = self.episodes[number, count]
             self.order[number].append((number, count, len(episode.rewards)))
             # Negative, because BonusScale reduces beta after positive rewards.
@@ -338,14 +340,35 @@ class _Run:
         self.patch(env, step=new_step, reset=new_reset)
         return number
 
-    def see(self, key: Key, observation: Any) -> None:
-        """Records the hashes of an observation and of what the bonus sees of it."""
-        self.example, seen = observation, 0
+    def unique(self, space: spaces.Space[Any], observation: Any) -> Any:
+        """The observation, or a similar one if it was seen before: steps are known by theirs."""
+        if self.where.keys().isdisjoint(self.hashes(observation)):
+            return observation
+        return _similar(space, observation, self.rng)
+
+    def hashes(self, observation: Any) -> tuple[int, int]:
+        """The hashes of what the bonus sees of an observation, and of all of it."""
+        seen = 0
         with suppress(ValueError, TypeError, RuntimeError):  # an encoder may want it transposed
             seen = _hash(_array(self.flatten(observation))) if self.flatten else 0
+        return seen, _hash(_rows(observation, observation)[0])
+
+    def see(self, key: Key, observation: Any) -> None:
+        """Records the hashes of an observation and of what the bonus sees of it."""
+        self.example, (seen, whole) = observation, self.hashes(observation)
         self.episodes[key[:2]].observations.append(seen)
-        for found in {seen, _hash(_rows(observation, observation)[0])}:
+        for found in {seen, whole}:
             self.where[found] = None if found in self.where else key
+
+    def require_unique(self) -> None:
+        """Skips a check if most observations repeat: a window's step is then not known."""
+        found = [one for e in self.episodes.values() for one in e.observations if one]
+        if 2 * sum(self.where.get(one) is None for one in found) > len(found):
+            raise _Skip(
+                "most observations repeat, and discrete ones cannot be made different",
+                "check the same set-up on an environment with continuous observations, such as "
+                "CartPole-v1",
+            )
 
     def replace(self, bonus: Any) -> None:
         """Makes a bonus score at random, and records its windows."""
@@ -408,6 +431,8 @@ class _Run:
     def require_scores(self, *, known: bool = True) -> None:
         if not self.calls:
             raise _Skip("the bonus was not asked for any score")
+        if known:
+            self.require_unique()
         if known and not self.newest:
             raise _Skip("the bonus sees normalized or encoded observations, which are not known")
 
@@ -447,6 +472,7 @@ class _Run:
             if not (trained.bootstrapped and self.ending(key) == "truncated")
         ]
         if len(rows) < MIN_ROWS:
+            self.require_unique()
             finding = f"{len(rows)} of {len(trained.keys)} observations are the environments' own"
             raise _Skip(finding, "return observations as make_env()'s environments gave them")
         rewards = np.array([reward for _, reward in rows])
@@ -483,6 +509,7 @@ class _Run:
             if after is not None:
                 found.append((i, after, end, self.episodes[n, e].rewards[step]))
         if len(found) < MIN_ROWS:
+            self.require_unique()
             raise _Skip("too few transitions follow one another")
         here, then, kinds, task = (np.array(column) for column in zip(*found, strict=True))
         ends, terminated = kinds != "", kinds == "terminated"
@@ -670,6 +697,22 @@ def _rows(batch: Any, example: Any) -> Array:
     if isinstance(example, Mapping):
         return np.concatenate([_rows(batch[key], example[key]) for key in sorted(example)], axis=1)
     return _array(batch).reshape(-1, np.size(example))
+
+
+def _similar(space: spaces.Space[Any], observation: Any, rng: np.random.Generator) -> Any:
+    """An observation with small random changes, within the space; discrete parts are kept."""
+    if isinstance(space, spaces.Dict):
+        parts = space.spaces.items()
+        return {name: _similar(part, observation[name], rng) for name, part in parts}
+    if not isinstance(space, spaces.Box):
+        return observation
+    values = np.asarray(observation)
+    if np.issubdtype(values.dtype, np.floating):
+        low, high = np.maximum(space.low, values - 1), np.minimum(space.high, values + 1)
+        return (values + 0.01 * (rng.uniform(low, high) - values)).astype(values.dtype)
+    if values.dtype == np.uint8:  # images: the lowest bit
+        return values ^ rng.integers(0, 2, values.shape, np.uint8)
+    return observation
 
 
 def _hash(row: Array) -> int:

@@ -14,7 +14,7 @@ COMMANDS = {
     "train": "train an agent on a task with an exploration bonus, or resume a run",
     "pretrain": "pretrain the image encoder on unlabeled images of the wrist camera",
     "eval": "evaluate a policy: return, success rate with its interval, video",
-    "play": "run episodes of a policy, print their outcome and record a video",
+    "play": "run episodes of a policy, print their outcome, and record a video if asked",
     "export": "write a policy to an ONNX or safetensors file that needs no PyTorch",
     "demos": "record demonstrations of an expert or a policy as a Minari dataset",
     "view": "show a policy or a task in the browser, with live plots",

@@ -37,7 +37,6 @@ def test_stable_baselines_learns_what_was_seen_when_time_was_up(env):
 
 
 def test_rsl_rl_is_told_of_time_outs_and_paid_by_the_second(env):
-    pytest.importorskip("tensordict")
     adapted = peers.RslEnv(env, seed=0)
     ages = env.unwrapped.get_state()["steps"]
     actions = torch.zeros(2, adapted.num_actions)

@@ -194,5 +194,6 @@ def test_every_bonus_trains_and_the_run_is_evaluated(bonus, tmp_path, capsys):
 def test_play_writes_a_video_of_a_pixel_run(tmp_path):
     run = tmp_path / "run"
     assert main(pixels(run, 4)) == 0
-    assert main(["play", str(run)]) == 0
-    assert (run / "videos" / "play.mp4").stat().st_size > 1000
+    video = run / "videos" / "play.mp4"
+    assert main(["play", str(run), "--video", str(video)]) == 0
+    assert video.stat().st_size > 1000

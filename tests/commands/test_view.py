@@ -5,14 +5,18 @@ import shutil
 import socket
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from signal import SIGINT
 
 import numpy as np
 import pytest
+import viser
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from mimex.cli import main
-from mimex.view.server import free_port
+from mimex.view.panel import Panel
+from mimex.view.server import close_server, free_port, open_server
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -56,6 +60,47 @@ def test_an_address_of_another_machine_is_refused_with_the_remedy():
         free_port("127.0.0.1", 0)
 
 
+@pytest.fixture
+def server():
+    with taken_port() as port:
+        opened = open_server("127.0.0.1", port)
+    yield opened
+    close_server(opened)
+
+
+@pytest.mark.parametrize(
+    ("origin", "accepted"),
+    [
+        ("http://localhost:{port}", True),
+        ("http://127.0.0.1:9000", True),  # through a tunnel
+        (None, True),  # not a browser
+        ("http://evil.example", False),
+        ("http://localhost.evil.example:{port}", False),
+        ("null", False),
+    ],
+)
+def test_pages_of_other_sites_cannot_connect(origin, accepted, server):
+    port, protocol = server.get_port(), f"viser-v{viser.__version__}"
+    origin = origin and origin.format(port=port)
+    refused = pytest.raises(InvalidStatus, match="403")
+    with (
+        nullcontext() if accepted else refused,
+        connect(f"ws://127.0.0.1:{port}", origin=origin, subprotocols=[protocol]) as page,
+    ):
+        assert page.recv(timeout=10)
+
+
+def test_a_page_cannot_choose_what_the_menu_does_not_have(server):
+    panel = Panel(server, {"Task": ("FrankaPick", "FrankaReach")}, {"Task": "FrankaPick"})
+    menu = panel._menus["Task"].handle
+    menu._impl.value = "gym/module:Env-v0"  # as by viser's handler of messages
+    assert panel.chosen("Task") == "FrankaPick"
+    menu._impl.value = "FrankaReach"
+    assert panel.chosen("Task") == "FrankaReach"
+    panel._speed.handle._impl.value = "fast"
+    assert panel.speed == 1.0
+
+
 def test_a_capsule_has_the_shape_that_mujoco_gives_it():
     from mimex.view.scene import capsule
 
@@ -76,7 +121,9 @@ def test_a_capsule_has_the_shape_that_mujoco_gives_it():
     [
         (["gym/CartPole-v1", "--agent", "random"], "no MuJoCo scene to view: use `mimex play`"),
         (["dmc/cartpole_swingup", "--agent", "expert"], "dmc/cartpole_swingup has none"),
-        (["FrankaPick"], "or a task with --agent zero, random or expert"),
+        (["FrankaPick"], "or a task with --agent zero, random or expert, or with --pretrained"),
+        (["FrankaReach", "--pretrained", "--random"], "leave one out"),
+        (["Nothing", "--pretrained"], "there is no pretrained policy 'Nothing'"),
         (
             ["FrankaReach", "--agent", "zero", "--host", "192.0.2.1"],
             "not an address of this machine",
@@ -84,14 +131,12 @@ def test_a_capsule_has_the_shape_that_mujoco_gives_it():
     ],
 )
 def test_what_cannot_be_viewed_is_refused_with_the_remedy(arguments, words, capsys):
-    pytest.importorskip("viser")
     assert main(["view", *arguments]) == 1
     assert words in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    pytest.importorskip("viser")
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium")
     from playwright.sync_api import sync_playwright
@@ -149,7 +194,7 @@ def wait_for_text(page, pattern):
 
 @pytest.mark.slow
 def test_the_robot_moves_in_the_browser(chromium):
-    with serving("FrankaPick", "--agent", "expert") as address, page_at(chromium, address) as page:
+    with serving("FrankaPick", "--expert") as address, page_at(chromium, address) as page:
         port = int(address.rsplit(":", 1)[1])
         own = socket.gethostbyname(socket.gethostname())
         if not own.startswith("127."):
@@ -169,6 +214,21 @@ def test_the_robot_moves_in_the_browser(chromium):
         page.get_by_role("option", name="KukaReach", exact=True).click()
         wait_for_text(page, "mimex: KukaReach, expert")
         assert picture(page) != first
+
+
+@pytest.mark.slow
+def test_a_pretrained_policy_is_shown_and_others_can_be_selected(chromium):
+    with (
+        serving("KukaReach", "--pretrained") as address,
+        page_at(chromium, address) as page,
+    ):
+        wait_for_text(page, "mimex: KukaReach, pretrained for 753,664 steps")
+        page.get_by_role("combobox", name="Policy").click()
+        page.get_by_role("option", name="FrankaReach", exact=True).click()
+        wait_for_text(page, "mimex: FrankaReach, pretrained for 507,904 steps")
+        page.get_by_role("combobox", name="Speed").click()
+        page.get_by_role("option", name="4x", exact=True).click()
+        wait_for_text(page, re.compile("last episode: return .*, success"))
 
 
 @pytest.mark.slow

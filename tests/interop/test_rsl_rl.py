@@ -1,10 +1,7 @@
-"""Runs where rsl-rl-lib is installed; see the module's docstring for the versions tried."""
+"""The adapter in the real rsl_rl; see the module's docstring for the versions tried."""
 
 import pytest
 import torch
-
-pytest.importorskip("rsl_rl.runners", reason="rsl-rl-lib is not installed", exc_type=ImportError)
-
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict

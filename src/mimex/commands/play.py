@@ -1,13 +1,12 @@
-"""`mimex play`: run episodes of a policy and record a video."""
+"""`mimex play`: run episodes of a policy, and record a video if asked."""
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import tyro
 from gymnasium.vector import VectorEnv
@@ -27,20 +26,23 @@ from mimex.train.evaluate import Evaluation, rollout_images
 DEFAULT_FPS = 30
 """Frame rate for environments that do not report one."""
 
+Kind = Literal["zero", "random", "expert"]
+"""Policies without training."""
+
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """Run episodes of a policy, print their outcome and record a video."""
+    """Run episodes of a policy and print their outcome; with --video, also record them."""
 
     what: tyro.conf.Positional[str]
     """Run folder; with --agent or --pretrained a task, such as FrankaPick."""
-    agent: Literal["zero", "random", "expert"] | None = None
+    agent: Kind | None = None
     """Policy without training: zero actions, random actions, or the scripted expert (only
-    PixMC-Sparse)."""
+    PixMC-Sparse). --expert is short for --agent expert, and so on."""
     pretrained: bool = False
     """Use the pretrained policy of a task, or a .safetensors file of `mimex export`."""
     video: Path | None = None
-    """The mp4 file to write; by default videos/play.mp4 in the run folder, or TASK.mp4."""
+    """Also record the episodes to this mp4 file; reports show those in RUN/videos."""
     episodes: int = 1
     """Number of episodes."""
     seed: int = 0
@@ -52,17 +54,13 @@ class PlayConfig:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command; returns 1 if a requested video cannot be recorded."""
-    config = tyro.cli(PlayConfig, args=arguments, prog="mimex play")
+    """Runs the command."""
+    config = tyro.cli(PlayConfig, args=expanded(arguments), prog="mimex play")
     if config.episodes < 1:
         raise ValueError(f"--episodes is {config.episodes}, but must be at least 1")
     use_workers(1)
-    settings, policy, path = _select(config)
-    problem = None
-    try:
-        env = make_rendered_env(settings)
-    except RenderError as error:
-        env, problem = make_env(settings, 1), str(error)
+    settings, policy = _select(config)
+    env = make_env(settings, 1) if config.video is None else make_rendered_env(settings)
     if config.agent is not None:
         policy = Untrained(config.agent, settings.task, env, config.seed)
     assert policy is not None
@@ -75,26 +73,29 @@ def run(arguments: Sequence[str]) -> int:
         steps = f"{outcome.mean_steps:.0f} steps"
         print(f"episode {number}: return {outcome.mean_return:.2f} in {steps}{success}", flush=True)
 
-    play(env, policy, path, seed=config.seed, episodes=config.episodes, on_end=on_end)
-    if problem is not None:
-        print(f"mimex: no video: {problem}", file=sys.stderr)
-        return 0 if config.video is None else 1
-    print(path)
+    play(env, policy, config.video, seed=config.seed, episodes=config.episodes, on_end=on_end)
+    if config.video is not None:
+        print(config.video)
     return 0
 
 
-def _select(config: PlayConfig) -> tuple[TrainConfig, Policy | None, Path]:
-    """Returns settings, trained policy (if any) and the path of the video."""
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """Replaces --zero, --random and --expert by --agent and the kind."""
+    long = {f"--{kind}": ("--agent", kind) for kind in get_args(Kind)}
+    return [word for argument in arguments for word in long.get(argument, (argument,))]
+
+
+def _select(config: PlayConfig) -> tuple[TrainConfig, Policy | None]:
+    """Returns the settings and the trained policy, if any."""
     if config.pretrained:
         if config.agent is not None:
             raise ValueError("--agent and --pretrained both select a policy: leave one out")
         trained, policy, _ = load_pretrained(config.what)
-        return trained, policy, config.video or Path(f"{Path(config.what).stem}.mp4")
+        return trained, policy
     if config.agent is not None:
         settings = preset("cpu", task=config.what).checked()
         require_expert(config.agent, config.what)
-        name = config.what.replace("/", "-").replace(":", "-")
-        return settings, None, config.video or Path(f"{name}.mp4")
+        return settings, None
     folder = Path(config.what)
     if not folder.is_dir():
         raise ValueError(
@@ -102,7 +103,7 @@ def _select(config: PlayConfig) -> tuple[TrainConfig, Policy | None, Path]:
             "expert, or with --pretrained"
         )
     trained, policy, _ = load_agent(folder, config.checkpoint, config.trust_modules)
-    return trained, policy, config.video or folder / "videos" / "play.mp4"
+    return trained, policy
 
 
 def require_expert(agent: str | None, task: str) -> None:
@@ -114,12 +115,8 @@ def require_expert(agent: str | None, task: str) -> None:
         )
 
 
-class RenderError(ValueError):
-    """An environment cannot be rendered, or no video can be written."""
-
-
 def make_rendered_env(config: TrainConfig) -> VectorEnv[Any, Any, Any]:
-    """Creates one environment with rendering; raises ``RenderError`` if that is not possible."""
+    """Creates one environment with rendering; raises ``ValueError`` if that is not possible."""
     env = None
     try:
         ffmpeg()
@@ -132,30 +129,30 @@ def make_rendered_env(config: TrainConfig) -> VectorEnv[Any, Any, Any]:
         if env is not None:
             env.close()
         why = str(error) or f"its renderer raises {type(error).__name__}"
-        raise RenderError(f"{config.task} cannot be rendered: {why}") from error
+        raise ValueError(f"{config.task} cannot be rendered: {why}") from error
     return env
 
 
 def play(
     env: VectorEnv[Any, Any, Any],
     policy: Policy,
-    path: Path,
+    video: Path | None,
     *,
     seed: int,
     episodes: int,
     on_end: Callable[[Evaluation], None] = lambda outcome: None,
 ) -> None:
-    """Runs episodes in one environment, with a video if it is rendered, and closes it."""
+    """Runs episodes in one environment, with a video if a path is given, and closes it."""
     frames = rollout_images(env, policy, seed=seed, episodes=episodes, on_end=on_end)
-    most, video = episodes * episode_steps(env), bool(env.render_mode)
-    title, unit = (f"-> {path}", "frames") if video else ("playing", "steps")
+    title, unit = ("playing", "steps") if video is None else (f"-> {video}", "frames")
+    most = episodes * episode_steps(env)
     try:
         with Display(most, title, unit=unit, console=Console(stderr=True)) as display:
-            if video:
-                fps = env.metadata.get("render_fps", DEFAULT_FPS)
-                write_video(path, display.track(frames), fps=fps)
-            else:
+            if video is None:
                 deque(display.track(frames), maxlen=0)
+            else:
+                fps = env.metadata.get("render_fps", DEFAULT_FPS)
+                write_video(video, display.track(frames), fps=fps)
     finally:
         env.close()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import torch
 import tyro
@@ -16,13 +16,15 @@ from mimex.agents.factory import make_bonus, make_view
 from mimex.agents.ppo import PPO
 from mimex.bonus.base import EpisodicReward
 from mimex.commands.build import Which, load_agent, make_env
-from mimex.commands.play import DEFAULT_FPS, Untrained, require_expert
+from mimex.commands.play import DEFAULT_FPS, Kind, Untrained, expanded, require_expert
+from mimex.commands.pretrained import load_pretrained
 from mimex.config import TrainConfig, family_of, preset
 from mimex.contracts import Policy, final_successes
 from mimex.data.tracker import WindowTracker
 from mimex.envs.arrays import to_numpy
 from mimex.envs.catalog import NAMES
 from mimex.nn.parallel import use_workers
+from mimex.policies import names
 from mimex.train.checkpoint import Checkpoints
 from mimex.train.folder import RunFolder
 from mimex.view.panel import Panel
@@ -32,7 +34,7 @@ Poses = Callable[[], tuple[Any, Any]]
 """Returns MuJoCo's current ``xpos`` ``(bodies, 3)`` and ``xquat`` ``(bodies, 4)``."""
 
 RELOAD = "Reload checkpoint"
-AGENTS = ("zero", "random", "expert")
+AGENTS = get_args(Kind)
 FRAME_SECONDS = 1 / 90
 """Minimum time between two poses sent to the browser."""
 PLOT_SECONDS = 0.1
@@ -48,10 +50,12 @@ class ViewConfig:
     """Show a task or a run in the browser, with live plots of reward and bonus."""
 
     what: tyro.conf.Positional[str]
-    """Run folder; with --agent a task, such as FrankaPick."""
-    agent: Literal["zero", "random", "expert"] | None = None
+    """Run folder; with --agent or --pretrained a task, such as FrankaPick."""
+    agent: Kind | None = None
     """Policy without training: zero actions, random actions, or the scripted expert (only
-    PixMC-Sparse)."""
+    PixMC-Sparse). --expert is short for --agent expert, and so on."""
+    pretrained: bool = False
+    """Use the pretrained policy of a task, or a .safetensors file of `mimex export`."""
     checkpoint: Which = "latest"
     """Checkpoint of the run."""
     seed: int = 0
@@ -67,10 +71,10 @@ class ViewConfig:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command until Ctrl-C."""
-    config = tyro.cli(ViewConfig, args=arguments, prog="mimex view")
+    config = tyro.cli(ViewConfig, args=expanded(arguments), prog="mimex view")
     require_viser()
     use_workers(1)
-    source = _tasks(config) if config.agent is not None else _checkpoints(config)
+    source = _source(config)
     session = source.open(source.initial)  # may fail, so before the server starts
     server = open_server(config.host, config.port)
     try:
@@ -92,6 +96,26 @@ class Source(NamedTuple):
     initial: Mapping[str, str]  # initial option of each menu
     buttons: Sequence[str]  # additional buttons, which reopen the session
     open: Callable[[Mapping[str, str]], Session]  # opens the session of the selected options
+
+
+def _source(config: ViewConfig) -> Source:
+    if config.pretrained:
+        if config.agent is not None:
+            raise ValueError("--agent and --pretrained both select a policy: leave one out")
+        return _pretrained(config)
+    return _checkpoints(config) if config.agent is None else _tasks(config)
+
+
+def _pretrained(config: ViewConfig) -> Source:
+    """The shipped policies, or a policy file."""
+    policies = names() if config.what in names() else (config.what,)
+
+    def open_policy(chosen: Mapping[str, str]) -> Session:
+        trained, policy, step = load_pretrained(chosen["Policy"])
+        title = f"{chosen['Policy']}, pretrained for {step:,} steps"
+        return Session(title, make_env(trained, 1), Actor(policy), config.seed)
+
+    return Source({"Policy": policies}, {"Policy": config.what}, (), open_policy)
 
 
 def _tasks(config: ViewConfig) -> Source:
@@ -119,7 +143,7 @@ def _checkpoints(config: ViewConfig) -> Source:
     if not folder.is_dir():
         raise ValueError(
             f"{config.what} is not a run folder: use one, or a task with --agent zero, random or "
-            "expert"
+            "expert, or with --pretrained"
         )
 
     def open_checkpoint(chosen: Mapping[str, str]) -> Session:

@@ -41,9 +41,8 @@ class Panel:
     ) -> None:
         gui = server.gui
         self._gui, self.paused = gui, False
-        self._choices = {
-            label: gui.add_dropdown(label, tuple(options), initial_value=chosen[label])
-            for label, options in choices.items()
+        self._menus: dict[str, _Menu] = {
+            label: _Menu(gui, label, options, chosen[label]) for label, options in choices.items()
         }
         self._pressed: dict[str, threading.Event] = {}
         self._pause = gui.add_button("Pause")
@@ -51,9 +50,7 @@ class Panel:
         for label in ("Restart", *buttons):
             self._pressed[label] = threading.Event()
             gui.add_button(label).on_click(lambda _, label=label: self._pressed[label].set())
-        self._speed = gui.add_dropdown(
-            "Speed", tuple(f"{speed:g}x" for speed in SPEEDS), initial_value="1x"
-        )
+        self._speed = _Menu(gui, "Speed", [f"{speed:g}x" for speed in SPEEDS], "1x")
         self._text = gui.add_html("")
         self._plots: dict[tuple[str, ...], _Plot] = {}  # by title and lines
 
@@ -64,15 +61,15 @@ class Panel:
     @property
     def speed(self) -> float:
         """Playback speed: simulated seconds per second."""
-        return float(self._speed.value.removesuffix("x"))
+        return float(self._speed.chosen.removesuffix("x"))
 
     def chosen(self, label: str) -> str:
         """The selected option of a drop-down menu."""
-        return str(self._choices[label].value)
+        return self._menus[label].chosen
 
     def choose(self, label: str, option: str) -> None:
         """Selects an option of a drop-down menu."""
-        self._choices[label].value = option
+        self._menus[label].handle.value = option
 
     def pressed(self, label: str) -> bool:
         """Whether a button was pressed since the last call."""
@@ -107,6 +104,22 @@ class Panel:
         """
         for plot in self._plots.values():
             plot.clear()
+
+
+class _Menu:
+    """A drop-down menu."""
+
+    def __init__(self, gui: Any, label: str, options: Sequence[str], chosen: str) -> None:
+        self.handle = gui.add_dropdown(label, tuple(options), initial_value=chosen)
+        self._options, self._chosen = frozenset(options), chosen
+
+    @property
+    def chosen(self) -> str:
+        """The selected option. Whatever else is sent is ignored: viser does not check it."""
+        value = self.handle.value
+        if value in self._options:
+            self._chosen = value
+        return self._chosen
 
 
 class _Plot:
