@@ -125,6 +125,17 @@ def test_a_run_that_is_stopped_and_resumed_equals_one_that_is_not(straight, tmp_
     assert_same_run(tmp_path / "run", straight)
 
 
+def test_a_process_that_is_suspended_does_not_keep_a_run_from_ending(straight, tmp_path):
+    def suspend_and_stop(process, child):
+        os.kill(child, signal.SIGSTOP)
+        process.terminate()
+        return 128 + signal.SIGTERM
+
+    words = continued_after(suspend_and_stop, tmp_path / "run", 12, 4)
+    assert "stopped by SIGTERM" in words
+    assert_same_run(tmp_path / "run", straight)
+
+
 def test_a_process_that_is_killed_ends_the_run_and_nothing_is_lost(straight, tmp_path):
     def kill(process, child):
         os.kill(child, signal.SIGKILL)

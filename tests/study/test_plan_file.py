@@ -88,6 +88,22 @@ def test_a_plan_is_a_file(tmp_path):
     assert find_plan(str(tmp_path / "link.toml")).tasks
 
 
+@pytest.mark.parametrize("seeds", [10**6, 10**30, 10**400])
+def test_more_runs_than_a_study_can_have_are_refused(tmp_path, seeds):
+    path = tmp_path / "mine.toml"
+    text = PLANS["ablations"].read_text()
+    path.write_text(f"seeds = {seeds}\n{text.replace('seeds =', '# seeds =')}")
+    with pytest.raises(ValueError, match=r"seeds is .* more than 100,000 runs"):
+        read_plan(path).runs("cpu")
+
+
+def test_a_file_that_is_nested_too_deeply_is_named(tmp_path):
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 100_000)
+    with pytest.raises(ValueError, match=r"deep\.toml"):
+        read_plan(path)
+
+
 def test_a_file_is_not_overwritten(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("precious")

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -94,13 +95,14 @@ def spawn(this: Rank) -> Iterator[None]:
     others = [_start(replace(this, rank=r, local_rank=r), port) for r in range(1, this.size)]
     before = signal.getsignal(signal.SIGCHLD)
     try:
-        # Before connecting, which waits outside of Python, where no signal handler runs.
-        while not store.check([STARTED + str(rank) for rank in range(1, this.size)]):
-            _raise_if_lost(others)
-            time.sleep(0.05)
-        signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
-        processes.init(store)
-        yield
+        with _resume_on_signals(others):
+            # Before connecting, which waits outside of Python, where no signal handler runs.
+            while not store.check([STARTED + str(rank) for rank in range(1, this.size)]):
+                _raise_if_lost(others)
+                time.sleep(0.05)
+            signal.signal(signal.SIGCHLD, lambda *_: _raise_if_lost(others))
+            processes.init(store)
+            yield
     except LostProcessError as error:
         raise LostProcessError(_failure(others, GRACE) or str(error)) from None
     else:
@@ -114,6 +116,34 @@ def spawn(this: Rank) -> Iterator[None]:
         for other in others:
             other.kill()
             other.wait()
+
+
+@contextmanager
+def _resume_on_signals(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """In this block, SIGINT and SIGTERM also resume suspended processes.
+
+    The first process may be waiting for them outside of Python, where signal handlers do not run.
+    So a thread receives the signals through a socket.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def listen() -> None:
+        while numbers := receiver.recv(64):
+            if {signal.SIGINT, signal.SIGTERM} & {*numbers}:
+                for other in others:
+                    other.send_signal(signal.SIGCONT)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        sender.close()
+        listener.join()
+        receiver.close()
 
 
 def exit_now(code: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ Settings = Mapping[str, Any]
 
 PLANS = {path.stem: path for path in sorted(Path(__file__).with_name("plans").glob("*.toml"))}
 """Files of the built-in plans by name."""
+
+MAX_RUNS = 100_000
+"""Maximum number of runs in a study."""
 
 RESERVED = ("task", "seed", "out", "threads")
 """Settings that a study sets for each run."""
@@ -152,6 +156,11 @@ class Plan:
         seeds = self.seeds if seeds is None else seeds
         if seeds < 1:
             raise ValueError(f"--seeds is {seeds}, but must be at least 1")
+        if seeds * math.prod(map(len, (tasks, *axes))) > MAX_RUNS:
+            raise ValueError(
+                f"--seeds is {str(seeds)[:40]}, which makes more than {MAX_RUNS:,} runs: use fewer "
+                "seeds, tasks or choices"
+            )
         runs: dict[str, PlannedRun] = {}
         numbers = range(self.first_seed, self.first_seed + seeds)
         for seed, task, labels in product(numbers, tasks, product(*axes)):
@@ -218,6 +227,8 @@ def read_plan(path: Path) -> Plan:
         read: Plan = from_json(Plan, data, "the plan")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply for a plan") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     scales = {
