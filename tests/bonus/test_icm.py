@@ -50,7 +50,7 @@ def test_the_encoder_is_trained_by_the_inverse_model_only(discrete):
 
 
 def test_the_inverse_model_gets_the_action_between_both_states():
-    """The released code paired (s, s') with the next action, so the inverse model learned the policy."""
+    """The released code paired (s, s') with the next action: it learned the policy."""
     aligned, shifted = mimex.ICM(3, 3), mimex.ICM(3, 3)
     losses = {}
     for name, icm in (("aligned", aligned), ("shifted", shifted)):

@@ -5,8 +5,8 @@ from benchmarks.plain import PlainAutoencoder
 import mimex
 from mimex.bonus.masks import FeatureMask, NextStepMask, TimeMask
 from mimex.bonus.mimex import (
-    FeatureMmasked_entriesDecoder,
-    TimeMmasked_entriesAutoencoder,
+    FeatureMaskedDecoder,
+    TimeMaskedAutoencoder,
     squared_error,
 )
 from mimex.bonus.size import COMPACT, LARGER, PAPER, RELEASED, AutoencoderSize
@@ -23,14 +23,14 @@ def features():
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return TimeMmasked_entriesAutoencoder(D, L, RELEASED)
+    return TimeMaskedAutoencoder(D, L, RELEASED)
 
 
-def loss_of(model, x, mmasked_entries, valid=None, actions=None, targets=None):
+def loss_of(model, x, masked, valid=None, actions=None, targets=None):
     """The loss of each window, as MIMEx computes it."""
     valid = torch.ones(x.shape[:2], dtype=torch.bool) if valid is None else valid
-    targets = mmasked_entries if targets is None else targets
-    prediction = model(x, mmasked_entries, targets, valid, actions)
+    targets = masked if targets is None else targets
+    prediction = model(x, masked, targets, valid, actions)
     scored = targets.view(*targets.shape[:2], -1).expand_as(x) & valid.unsqueeze(2)
     return squared_error(prediction, x, scored)
 
@@ -78,7 +78,7 @@ def test_gradients_equal_those_of_the_plain_model(features, model):
         assert torch.allclose(ours[name].grad, parameter.grad, atol=1e-5), name
 
 
-def test_visible_steps_are_not_scored_and_mmasked_entries_steps_are_not_inputs(features, model):
+def test_visible_steps_are_not_scored_and_masked_steps_are_not_inputs(features, model):
     """A masked step affects the error only as the target, never the prediction."""
     hidden = torch.zeros(B, L, dtype=torch.bool)
     hidden[:, 2] = True
@@ -149,14 +149,14 @@ def test_every_parameter_gets_a_gradient(mask_type, settings):
 
 def test_feature_masks_mask_single_features(features):
     torch.manual_seed(0)
-    model = FeatureMmasked_entriesDecoder(D, L, PAPER)
+    model = FeatureMaskedDecoder(D, L, PAPER)
     valid = torch.ones(B, L, dtype=torch.bool)
     hidden = FeatureMask(0.9, D).sample(valid, torch.Generator().manual_seed(0))
     error = loss_of(model, features, hidden)
     unseen = torch.where(hidden, features + 5.0, features)
     step = loss_of(model, unseen, hidden) - error
     again = loss_of(model, torch.where(hidden, features + 10.0, features), hidden) - (error + step)
-    # Mmasked_entries features enter as targets only: the second difference of (p - x)^2 is 2 * 5^2.
+    # Masked features enter as targets only: the second difference of (p - x)^2 is 2 * 5^2.
     assert torch.allclose(again - step, torch.full((B,), 50.0), atol=1e-2)
     zeros = torch.zeros_like(hidden)
     zeros[:, 2, 4] = True
@@ -164,9 +164,9 @@ def test_feature_masks_mask_single_features(features):
     assert torch.allclose(loss_of(model, features, zeros), only, atol=1e-5)
 
 
-def model_prediction(model, features, mmasked_entries):
+def model_prediction(model, features, masked):
     """The decoder-only model, written out."""
-    x = model.embed(features.mmasked_entries_fill(mmasked_entries, 0.0)) + model.positions
+    x = model.embed(features.masked_fill(masked, 0.0)) + model.positions
     for block in model.blocks:
         x = block(x)
     return model.pred(model.norm(x))
@@ -183,11 +183,11 @@ def test_only_the_scored_part_of_the_mask_enters_the_loss(features, model):
 
 
 def test_network_sizes_match_the_settings():
-    larger = TimeMmasked_entriesAutoencoder(D, L, LARGER)
+    larger = TimeMaskedAutoencoder(D, L, LARGER)
     assert (len(larger.decoder_blocks), larger.decoder_embed.out_features) == (2, 128)
     assert larger.decoder_blocks[0].attn.heads == 4
-    assert TimeMmasked_entriesAutoencoder(D, L, PAPER).cls_token is None
-    decoder = FeatureMmasked_entriesDecoder(D, L, LARGER)
+    assert TimeMaskedAutoencoder(D, L, PAPER).cls_token is None
+    decoder = FeatureMaskedDecoder(D, L, LARGER)
     assert (len(decoder.blocks), decoder.embed.out_features) == (2, 128)
 
 
@@ -245,7 +245,7 @@ def test_conditioning_on_actions_removes_the_reward_of_action_noise():
     assert unexplained > 0.2
 
 
-def test_the_action_of_a_mmasked_entries_step_is_an_input():
+def test_the_action_of_a_masked_step_is_an_input():
     bonus = mimex.MIMEx(3, 4, action_dim=2, mask_type="time")
     g = torch.Generator().manual_seed(0)
     features, actions = torch.randn(8, 4, 3, generator=g), torch.randn(8, 4, 2, generator=g)

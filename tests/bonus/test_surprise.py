@@ -117,7 +117,7 @@ def test_reconstructions_of_codes_are_probabilities(mask_type):
     assert torch.equal(filled[~masked_entries], window.features[~masked_entries])
 
 
-def test_single_features_of_codes_can_be_mmasked_entries():
+def test_single_features_of_codes_can_be_masked():
     bonus = mimex.MIMEx(CODES, mask=mimex.masks.FeatureMask(0.8), discrete_obs=True)
     rewards, metrics = bonus.learn(walk(np.random.default_rng(0), 16))
     assert metrics["bonus/loss"] > 0

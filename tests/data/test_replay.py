@@ -19,7 +19,7 @@ DISCOUNT = 0.5
 class Record:
     """The recorded episodes of each environment, as plain lists.
 
-    Observations are numbered; action and reward of a step derive from the next observation's number.
+    Observations are numbered; the next one's number gives the action and the reward of a step.
     """
 
     def __init__(self, replay):
@@ -54,7 +54,7 @@ class Record:
         return [number for episode in self.episodes[env] for number in episode]
 
     def transitions(self):
-        """Transitions that can be sampled: number of the first observation to (episode, position)."""
+        """Transitions to sample: number of the first observation to (episode, position)."""
         found = {}
         for env, episodes in self.episodes.items():
             kept = self.kept(env)

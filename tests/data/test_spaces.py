@@ -57,7 +57,7 @@ def test_bonus_view_restricts_the_bonus_but_not_the_policy():
 def test_the_control_suite_and_dict_observations_have_named_groups():
     run = made("dmc/cartpole_swingup", "--agent", "ppo", "--bonus-view", "velocity")
     assert run.agent.view.tolist() == [3, 4]
-    run = made("gym/tests.tasks:DictBox-v0", "--bonus-view", "position")
+    run = made("gym/tests.tasks:DictBox-v0", "--bonus-view", "place")
     assert run.agent.view.tolist() == [2, 3]  # Gymnasium sorts the keys: "again" comes first
 
 

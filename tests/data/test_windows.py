@@ -109,7 +109,7 @@ def test_windows_equal_a_plain_loop(
 
 
 def test_the_last_step_of_an_episode_has_its_own_window():
-    """In the released code the terminal window was zeros, and its observation leaked into the next."""
+    """The released code zeroed the terminal window, and its observation leaked into the next."""
     windows = RolloutWindows(3, 1)
     features = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).view(5, 1, 1)
     ended = torch.tensor([False, False, True, False, False]).view(5, 1)

@@ -192,7 +192,7 @@ def test_a_data_parallel_bonus_equals_one_process(name):
     expected, found = learned_with_fixed_masks(name)
     first, second = together(learned_with_fixed_masks, SIZE, name)
     assert_equal(_without_generator(first[0]), _without_generator(second[0]))
-    # Gradients are averaged; Adam also turns gradients that are only rounding errors into full steps.
+    # Gradients are averaged; Adam makes full steps even of gradients that are rounding errors.
     moments, wanted_moments = (
         {key: one["exp_avg"] for key, one in state["optimizer"].items()}
         for state in (first[0], expected)

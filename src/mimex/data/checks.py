@@ -60,6 +60,6 @@ def read_state(
     if not fits or (dtype is not None and value.dtype != dtype):
         raise ValueError(
             f"the state's {name} is {value.dtype} of shape {tuple(value.shape)}; expected "
-            f"{dtype or 'numbers'} of {tuple(shape)}."
+            f"{dtype or 'values'} of {tuple(shape)}."
         )
     return value.clone()

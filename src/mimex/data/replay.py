@@ -227,7 +227,7 @@ class ReplayBuffer:
         self.added[env] += 1
 
     def _rows(self, envs: Index, numbers: Index) -> Index:
-        """Rows of the observations that were added as the ``numbers``-th of ``envs``, from 0."""
+        """Rows of observations, by environment and by index since the start of the run."""
         return envs * self.slots + numbers % self.slots
 
     def newest(self, env: int = 0) -> Tensor:
@@ -272,12 +272,12 @@ class ReplayBuffer:
         )
 
     def _oldest(self) -> Tensor:
-        """The first number ``(N,)`` of each ring whose stack is complete."""
+        """The index ``(N,)`` of the oldest observation of each ring with a complete stack."""
         added = torch.as_tensor(self.added)
         return torch.where(added > self.slots, added - self.slots + self.stack - 1, 0)
 
     def _draw(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Environments and numbers ``(B,)`` of the first observations of transitions."""
+        """Environments and indices ``(B,)`` of the first observations of random transitions."""
         oldest = self._oldest()
         # The newest observation has no successor yet.
         count = (torch.as_tensor(self.added) - 1 - oldest).clamp(min=0)
@@ -310,7 +310,7 @@ class ReplayBuffer:
         return Observations(self.observations, first[:, None] + back.squeeze(-1), self.device)
 
     def windows_at(self, envs: Tensor, numbers: Tensor) -> Windows:
-        """The windows that end at some observations, given by environment and number ``(B,)``.
+        """The windows that end at some observations, given by environment and index ``(B,)``.
 
         All their observations are in ``others``. Overwritten observations are not valid.
         """
@@ -323,7 +323,7 @@ class ReplayBuffer:
         Args:
             given: Rows ``(B,)`` of the observations of the transitions; or none, ``(0,)``.
             envs: ``(B,)`` environments of the observations at which windows end.
-            numbers: ``(B,)`` their numbers.
+            numbers: ``(B,)`` their indices since the start of the run.
             runs: ``(B,)`` first transition of the run that each belongs to.
         """
         start = numbers - self.episode_step[self._rows(envs, numbers)]

@@ -1,7 +1,7 @@
 """Memory and files of a replay buffer.
 
 Every save writes only new observations. The folder has one file for each segment of observations,
-named by environment and numbers, written atomically and never changed. A checkpoint stores only the
+named by environment and indices, written atomically and never changed. A checkpoint stores only the
 number of observations: the files contain all before it, whatever was written later.
 """
 
@@ -127,7 +127,7 @@ class ReplayLog:
         return not self._segments()
 
     def append(self, added: list[int]) -> None:
-        """Writes the observations of each environment up to these numbers.
+        """Writes the observations of each environment up to these counts.
 
         Removes files with observations that the buffer had overwritten at the previous save.
         """
@@ -147,7 +147,7 @@ class ReplayLog:
         self._before, self._saved = self._saved, list(added)
 
     def read(self, added: list[int]) -> None:
-        """Fills the rings with the observations of each environment up to these numbers.
+        """Fills the rings with the observations of each environment up to these counts.
 
         Raises:
             DamagedReplayError: If a file is missing or damaged.

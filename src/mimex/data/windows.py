@@ -3,8 +3,8 @@
 A window ends at one observation and reaches back over the observations before it in its episode:
 ``length`` of them, ``stride`` steps apart. It never reaches over the start of the episode; missing
 steps are zeros that are marked as not valid. Rollouts (here), loops that go step by step
-(``tracker.py``), our replay buffer (``replay.py``) and that of Stable-Baselines3 all use
-``window_indices``, and differ in what the previous row of a row is.
+(``tracker.py``), our replay buffer (``replay.py``) and that of Stable-Baselines3 follow the same
+rule; all but the tracker use ``window_indices``.
 
 What a vector environment returns at the end of an episode depends on its autoreset mode:
 

@@ -318,7 +318,7 @@ def test_the_bonus_sees_clipped_actions_and_ppo_unclipped_ones():
 
 
 class Ends(gymnasium.Env):
-    """Episodes of three steps; the last one has a reward and terminates or truncates the episode."""
+    """Episodes of three steps; the last one has a reward, and terminates or truncates."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.Discrete(2)

@@ -147,7 +147,7 @@ class BonusRolloutBuffer(BonusBuffer, RolloutBuffer):
         self.bonus.start_rollout()
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        self.bonus.require_bonus()  # before a rollout is collected in vain
+        self.bonus.require_bonus()  # raise before a rollout is collected
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(
