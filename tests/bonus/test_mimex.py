@@ -291,27 +291,3 @@ def test_a_reconstruction_uses_the_mask_of_the_reward_and_changes_nothing(mask_t
     squares = (filled - window.features).square()  # zero where nothing is hidden
     asked = hidden.view(6, 4, -1).expand(6, 4, 3)
     torch.testing.assert_close(squares.sum((1, 2)) / asked.sum((1, 2)), bonus.reward(window))
-
-
-def test_published_weights_are_trained_from_there():
-    settings = {"mask_type": "time", "size": RELEASED}
-    source = mimex.MIMEx(3, length=4, seed=5, **settings).network.state_dict()
-    bonus = mimex.MIMEx(3, length=4, seed=1, **settings)
-    bonus.load_published({**source, "pos_embed.pe": torch.zeros(1)})
-    assert torch.equal(bonus.network.cls_token, source["cls_token"])
-    bonus.learn(Window(torch.randn(8, 4, 3)))
-    assert not torch.equal(bonus.network.cls_token, source["cls_token"])
-
-
-def test_published_weights_of_another_size_are_refused_with_the_remedy():
-    source = mimex.MIMEx(3, length=4, mask_type="time", size=RELEASED).network.state_dict()
-    bonus = mimex.MIMEx(3, length=4, mask_type="time")
-    before = bonus.state_dict()["network"]
-    with pytest.raises(ValueError, match=r"size=AutoencoderSize\(class_token=True\)"):
-        bonus.load_published(source)
-    assert all(torch.equal(before[name], w) for name, w in bonus.network.state_dict().items())
-
-
-def test_published_weights_need_a_known_width():
-    with pytest.raises(ValueError, match="feature_dim"):
-        mimex.MIMEx(length=4).load_published({})
