@@ -255,7 +255,7 @@ def truncate(step: Step, rows: NDArray[np.bool_]) -> Step:
     if on_device:
         finals = observation
         if "final_obs" in info:
-            finals = _replace_rows(observation, step.ended, info["final_obs"])
+            finals = replace_rows(observation, step.ended, info["final_obs"])
         return step._replace(
             truncated=truncated,
             info=info
@@ -287,13 +287,17 @@ def _select_rows(observation: Any, rows: Any) -> Any:
     return taken.clone() if isinstance(taken, Tensor) else np.array(taken)
 
 
-def _replace_rows(observation: Any, rows: Any, new: Any) -> Any:
-    """A copy of a batch of observations, tensors, with some rows replaced."""
+def replace_rows(observation: Any, rows: Any, new: Any) -> Any:
+    """A copy of a batch of observations with some rows replaced, by a mask or by indices."""
     if isinstance(observation, dict):
-        return {part: _replace_rows(v, rows, new[part]) for part, v in observation.items()}
-    changed = observation.clone()
-    changed[rows] = new
-    return changed
+        return {part: replace_rows(v, rows, new[part]) for part, v in observation.items()}
+    if isinstance(observation, Tensor):
+        changed = observation.clone()
+        changed[torch.as_tensor(rows)] = torch.as_tensor(new).to(changed)
+        return changed
+    replaced = np.array(observation)
+    replaced[rows] = new
+    return replaced
 
 
 def final_successes(info: Mapping[str, Any]) -> Any:

@@ -190,7 +190,7 @@ def test_a_window_and_its_observation_are_shifted_alike():
         # The same frame in the past and in the present: only the shift could tell them apart.
         replay.observations[:] = replay.observations[0]
         encoded = drqv2.encode(batch)
-        present = torch.cat(encoded.chunks).detach()
+        present = torch.cat(encoded.blocks).detach()
         for row in batch.windows.valid.all(1).nonzero().flatten():
             torch.testing.assert_close(encoded.windows[row, 0], present[row])
         apart = present[0] != present[run]

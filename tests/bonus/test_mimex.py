@@ -297,27 +297,3 @@ def test_reconstructions_use_the_masks_of_the_reward_and_change_no_state(mask_ty
     torch.testing.assert_close(
         squares.sum((1, 2)) / masked_entries.sum((1, 2)), bonus.reward(window)
     )
-
-
-def test_published_weights_are_the_starting_point_of_training():
-    settings = {"mask_type": "time", "size": RELEASED}
-    source = mimex.MIMEx(3, length=4, seed=5, **settings).network.state_dict()
-    bonus = mimex.MIMEx(3, length=4, seed=1, **settings)
-    bonus.load_published({**source, "pos_embed.pe": torch.zeros(1)})
-    assert torch.equal(bonus.network.cls_token, source["cls_token"])
-    bonus.learn(Window(torch.randn(8, 4, 3)))
-    assert not torch.equal(bonus.network.cls_token, source["cls_token"])
-
-
-def test_published_weights_of_another_size_raise_with_the_remedy():
-    source = mimex.MIMEx(3, length=4, mask_type="time", size=RELEASED).network.state_dict()
-    bonus = mimex.MIMEx(3, length=4, mask_type="time")
-    before = bonus.state_dict()["network"]
-    with pytest.raises(ValueError, match=r"size=AutoencoderSize\(class_token=True\)"):
-        bonus.load_published(source)
-    assert all(torch.equal(before[name], w) for name, w in bonus.network.state_dict().items())
-
-
-def test_published_weights_require_feature_dim():
-    with pytest.raises(ValueError, match="feature_dim"):
-        mimex.MIMEx(length=4).load_published({})

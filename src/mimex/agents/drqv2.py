@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,7 +30,7 @@ from mimex.data.checks import require_range
 from mimex.data.replay import Observations, Transitions
 from mimex.data.rollout import ObsDict
 from mimex.nn.networks import PixelEncoder, draw_shifts, mlp, shift
-from mimex.nn.parallel import chunk_slices, parallel_map, sum_tensors
+from mimex.nn.parallel import chunk_slices, parallel_map, summed_gradients
 from mimex.nn.state import load_generator, load_optimizer, optimizer_state, require_same
 from mimex.types import Metrics
 
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 IMAGES_AT_ONCE = 16
 """Chunk size of the encoder, in stacks of frames."""
 
-ROWS_AT_ONCE = 128
-"""Chunk size of actor and critic, from images."""
+ROWS_AT_ONCE = 64
+"""Chunk size of actor and critic, from images; at most half a batch, for two threads."""
 
 VECTORS_AT_ONCE = 256
 """Chunk size of all networks, from vectors."""
@@ -261,7 +260,8 @@ class DrQv2:
         self.device, self.action_dim = reader.device, actions.size
         self.pixels = reader.image is not None
         self._encoded_at_once = IMAGES_AT_ONCE if self.pixels else VECTORS_AT_ONCE
-        self._at_once = ROWS_AT_ONCE if self.pixels else VECTORS_AT_ONCE
+        fitting = min(ROWS_AT_ONCE, settings.batch // 2) // IMAGES_AT_ONCE * IMAGES_AT_ONCE
+        self._at_once = max(fitting, IMAGES_AT_ONCE) if self.pixels else VECTORS_AT_ONCE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder = InputEncoder(reader, settings.filters)
@@ -279,7 +279,6 @@ class DrQv2:
         named = dict(self.network.named_parameters())
         self._actor = {n: p for n, p in named.items() if n.startswith("actor.")}
         self._critic = {n: p for n, p in named.items() if n.startswith(("encoder.", "critic."))}
-        self._encoder = list(self.encoder.parameters())
         self.optimizers = {
             "actor": torch.optim.Adam(self._actor.values(), settings.lr, fused=True),
             "critic": torch.optim.Adam(self._critic.values(), settings.lr, fused=True),
@@ -322,39 +321,42 @@ class DrQv2:
         """
         size = len(batch.actions)
         shifts = self._draw_shifts(size, batch.run)
-        chunks = self._encoded(batch.observations, shifts, torch.enable_grad)
+        blocks = self._encoded(batch.observations, shifts, gradient=True)
         if batch.windows is None:
-            return Encoded(chunks, None)
-        parts = parallel_map(self._bonus_features, chunks)
+            return Encoded(blocks, None)
         shifts = None if shifts is None else shifts[batch.windows.owners]
-        parts += self._encoded(batch.windows.others, shifts, torch.no_grad, self._bonus_features)
+        parts = parallel_map(self._bonus_features, blocks)
+        parts += self._encoded(batch.windows.others, shifts, then=self._bonus_features)
         features = torch.cat(parts)[batch.windows.positions]  # (B, L, D)
         features[~batch.windows.valid] = 0.0
-        return Encoded(chunks, features)
+        return Encoded(blocks, features)
 
     def _encoded(
         self,
         observations: Observations,
         shifts: Tensor | None,
-        mode: Callable[[], AbstractContextManager[Any]],
-        then: Callable[[Tensor], Tensor] | None = None,
+        *,
+        gradient: bool = False,
+        then: Callable[[Tensor], Tensor] = lambda features: features,
     ) -> list[Tensor]:
-        """Encodes observations in chunks, and applies ``then`` to each chunk."""
+        """Encodes observations in blocks of rows, each in one thread; applies ``then`` to each.
 
-        def encode(rows: slice) -> Tensor:
-            with mode():
+        One thread also makes the order in which a block's gradients are summed the same for any
+        number of threads.
+        """
+
+        def encode(block: slice) -> Tensor:
+            chunks = []
+            for start in range(block.start, block.stop, self._encoded_at_once):
+                rows = slice(start, min(start + self._encoded_at_once, block.stop))
                 packed = observations[rows]
                 if shifts is not None:
                     packed = self.encoder.shifted(packed, shifts[rows])
-                features = self.encoder(packed)
-                return features if then is None else then(features)
+                with torch.set_grad_enabled(gradient):
+                    chunks.append(self.encoder(packed))
+            return then(torch.cat(chunks))
 
-        return parallel_map(encode, chunk_slices(len(observations), self._encoded_at_once))
-
-    def _blocks(self, chunks: list[Tensor]) -> list[Tensor]:
-        """Concatenates the encoder's chunks to the larger blocks of actor and critic."""
-        each = self._at_once // self._encoded_at_once
-        return parallel_map(torch.cat, [chunks[i : i + each] for i in range(0, len(chunks), each)])
+        return parallel_map(encode, chunk_slices(len(observations), self._at_once))
 
     def update(
         self,
@@ -371,99 +373,74 @@ class DrQv2:
             rewards: ``(B,)`` with the bonus; by default the batch's own.
             encoded: Result of ``encode`` for this batch; computed by default.
         """
-        chunks = (encoded or self.encode(batch)).chunks
+        blocks = (encoded or self.encode(batch)).blocks
         rewards = batch.rewards if rewards is None else rewards
         std = self.settings.std(step)
-        blocks = self._blocks([chunk.detach() for chunk in chunks])
-        metrics = self._update_critic(batch, chunks, blocks, rewards, std)
-        metrics |= self._update_actor(batch, blocks, std)
+        metrics = self._update_critic(batch, blocks, rewards, std)
+        metrics |= self._update_actor(batch, [block.detach() for block in blocks], std)
         with torch.no_grad():
             target, critic = tuple(self.target.parameters()), tuple(self.critic.parameters())
             torch._foreach_lerp_(target, critic, self.settings.tau)
         return metrics | {"drqv2/std": std, "drqv2/reward": float(rewards.mean())}
 
     def _update_critic(
-        self,
-        batch: Transitions,
-        chunks: list[Tensor],
-        blocks: list[Tensor],
-        rewards: Tensor,
-        std: float,
+        self, batch: Transitions, blocks: list[Tensor], rewards: Tensor, std: float
     ) -> Metrics:
+        """One step of critic and encoder; ``blocks`` are the encoder's outputs with their graph."""
         size = len(batch.actions)
         noise, shifts = self._draw_noise(size, std), self._draw_shifts(size)
-        next_blocks = self._blocks(self._encoded(batch.next_observations, shifts, torch.no_grad))
-        parameters = tuple(self.critic.parameters())
+        next_blocks = self._encoded(batch.next_observations, shifts)
 
-        def learn(block: tuple[slice, Tensor, Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
+        def loss(block: tuple[slice, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             rows, features, next_features = block
             with torch.no_grad():
                 actions = noisy(self.actor(next_features), noise[rows])
                 next_values = self.target(next_features, actions).amin(0)
                 target = torch.addcmul(rewards[rows], batch.discounts[rows], next_values)
-            with torch.enable_grad():
-                features = features.requires_grad_(bool(self._encoder))
-                values = self.critic(features, batch.actions[rows])  # (2, b)
-                loss = (values - target).square().sum() / size
-                inputs = (*parameters, features) if self._encoder else parameters
-                gradients = torch.autograd.grad(loss, inputs)
-            return gradients, torch.stack([loss.detach(), values.detach()[0].sum() / size])
+            values = self.critic(features, batch.actions[rows])  # (2, b)
+            error = (values - target).square().sum() / size
+            return error, torch.stack([error.detach(), values.detach()[0].sum() / size])
 
-        parts = parallel_map(
-            learn, list(zip(chunk_slices(size, self._at_once), blocks, next_blocks, strict=True))
-        )
-        gradients = sum_tensors([part[0][: len(parameters)] for part in parts])
-        loss, value = torch.stack([part[1] for part in parts]).sum(0).tolist()
-        if self._encoder:
-            of_features = [part[0][-1] for part in parts]  # (b, F)
-            gradients = self._through_encoder(chunks, of_features) + gradients
-        self._step("critic", batch, gradients, loss)
-        return {"drqv2/critic_loss": loss, "drqv2/value": value}
-
-    def _through_encoder(self, chunks: list[Tensor], of_features: list[Tensor]) -> list[Tensor]:
-        """Backpropagates the gradients of the encoder's outputs to its parameters."""
-        parameters = tuple(self._encoder)
-
-        def gradients(chunk: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-            return torch.autograd.grad(chunk[0], parameters, chunk[1])
-
-        split = [part for block in of_features for part in torch.split(block, IMAGES_AT_ONCE)]
-        return sum_tensors(parallel_map(gradients, list(zip(chunks, split, strict=True))))
+        rows = chunk_slices(size, self._at_once)
+        found = self._step("critic", batch, loss, list(zip(rows, blocks, next_blocks, strict=True)))
+        return {"drqv2/critic_loss": float(found[0]), "drqv2/value": float(found[1])}
 
     def _update_actor(self, batch: Transitions, blocks: list[Tensor], std: float) -> Metrics:
         size = len(batch.actions)
         noise = self._draw_noise(size, std)
-        parameters = tuple(self._actor.values())
 
-        def learn(block: tuple[slice, Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
+        def loss(block: tuple[slice, Tensor]) -> tuple[Tensor, Tensor]:
             rows, features = block
-            with torch.enable_grad():
-                actions = noisy(self.actor(features), noise[rows])
-                loss = -self.critic(features, actions).amin(0).sum() / size
-                return torch.autograd.grad(loss, parameters), loss.detach()
+            actions = noisy(self.actor(features), noise[rows])
+            mean = -self.critic(features, actions).amin(0).sum() / size
+            return mean, mean.detach()[None]
 
-        parts = parallel_map(
-            learn, list(zip(chunk_slices(size, self._at_once), blocks, strict=True))
-        )
-        loss = float(torch.stack([part[1] for part in parts]).sum())
-        self._step("actor", batch, sum_tensors([part[0] for part in parts]), loss)
-        return {"drqv2/actor_loss": loss}
+        rows = chunk_slices(size, self._at_once)
+        found = self._step("actor", batch, loss, list(zip(rows, blocks, strict=True)))
+        return {"drqv2/actor_loss": float(found[0])}
 
     def _step(
-        self, name: Literal["actor", "critic"], batch: Transitions, total: list[Tensor], loss: float
-    ) -> None:
-        """One optimizer step."""
-        if not math.isfinite(loss):
+        self,
+        name: Literal["actor", "critic"],
+        batch: Transitions,
+        loss: Callable[[Any], tuple[Tensor, Tensor]],
+        blocks: list[Any],
+    ) -> Tensor:
+        """One optimizer step on a loss summed over blocks; returns its statistics, also summed."""
+        parameters = [*(self._actor if name == "actor" else self._critic).values()]
+        found, gradients = summed_gradients(loss, blocks, parameters)
+        statistics = torch.stack(found).sum(0)
+        if not math.isfinite(float(statistics[0])):
             raise NotFiniteError(
-                f"the loss of DrQ-v2's {name} is {loss}. Its weights are unchanged.",
+                f"the loss of DrQ-v2's {name} is {float(statistics[0])}. Its weights are "
+                "unchanged.",
                 batch,
             )
-        parameters = self._actor if name == "actor" else self._critic
-        for parameter, gradient in zip(parameters.values(), total, strict=True):
-            parameter.grad = (
-                gradient.contiguous()
-            )  # fused Adam needs the memory layout of the parameter
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            # Fused Adam needs the memory layout of the parameter.
+            parameter.grad = None if gradient is None else gradient.contiguous()
         self.optimizers[name].step()
+        return statistics
 
     @torch.no_grad()
     def _bonus_features(self, encoded: Tensor) -> Tensor:

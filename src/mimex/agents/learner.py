@@ -12,12 +12,12 @@ from torch import Generator, Tensor
 
 from mimex.bonus.base import IntrinsicReward
 from mimex.bonus.scale import BonusScale
-from mimex.contracts import Scored, Step
+from mimex.contracts import Agent
 from mimex.data.checks import require_range
 from mimex.data.windows import EndsAt
 from mimex.nn.state import load_generator
 from mimex.track.clock import Clock
-from mimex.types import Array, Metrics, Window
+from mimex.types import Window
 
 if TYPE_CHECKING:
     from mimex.config import TrainConfig
@@ -41,8 +41,8 @@ class WindowSettings:
         require_range(section, self, "(0, 1]", "train_fraction")
 
 
-class Learner(ABC):
-    """An algorithm with its bonus, which implements most of ``contracts.Agent``.
+class Learner(Agent, ABC):
+    """An algorithm with its bonus: the part of ``contracts.Agent`` that all agents share.
 
     Derive your own agent from ``OnPolicyAgent`` or ``OffPolicyAgent``, which collect data and train
     the bonus, and define ``sections``, ``small`` and ``make_algorithm``.
@@ -115,7 +115,7 @@ class Learner(ABC):
     def build(cls, config: TrainConfig, env: VectorEnv[Any, Any, Any], clock: Clock) -> Self:
         """The agent with its data and its bonus, ready to train."""
 
-    @classmethod  # noqa: B027 (no restrictions by default)
+    @classmethod
     def check(cls, config: TrainConfig) -> None:
         """Raises ValueError for a setting that the agent does not support."""
 
@@ -128,22 +128,7 @@ class Learner(ABC):
         """Selects the features ``(..., D)`` that the bonus gets."""
         return features if self.view is None else features[..., self.view]
 
-    @abstractmethod
-    def begin(self, observation: Any) -> None: ...
-
-    @abstractmethod
-    def act(self, observation: Any, step: int) -> Array: ...
-
-    @abstractmethod
-    def observe(self, step: Step) -> None: ...
-
-    @abstractmethod
-    def update(self, step: int, *, last: bool) -> Metrics | None: ...
-
-    @abstractmethod
-    def scored(self) -> Scored | None: ...
-
-    def save(self) -> None:  # noqa: B027 (most have nothing to save)
+    def save(self) -> None:
         """Writes the files that a checkpoint refers to; none by default."""
 
     def debug_state(self) -> dict[str, Any]:

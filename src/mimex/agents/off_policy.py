@@ -92,7 +92,7 @@ class Means:
 class Encoded(NamedTuple):
     """The encoder's outputs for a batch, before the update."""
 
-    chunks: list[Tensor]  # (b, F) each, features of the observations, with their graph
+    blocks: list[Tensor]  # (b, F) each, features of the observations, with their graph
     windows: Tensor | None  # (B, L, D) the bonus's features of the windows
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from mimex.bonus.inputs import check_fraction, read_features
 from mimex.data.checks import read_state, require_positive
 from mimex.nn import processes
+from mimex.nn.state import load_generator
 from mimex.types import Metrics, Window
 
 
@@ -108,14 +109,13 @@ class Count:
             raise ValueError(
                 f"the state's feature_dim is {width!r}; here it is {self.feature_dim}."
             )
-        visits = read_state("visits", state.get("visits"), (), None)
-        shape = (len(visits), len(self.features) or width)
-        cells = read_state("cells", state.get("cells"), shape, torch.int)
-        visits = read_state("visits", visits, (len(cells),), torch.int64)
-        generator = read_state(
-            "generator", state.get("generator"), ours["generator"].shape, torch.uint8
+        count = len(read_state("visits", state.get("visits"), (), None))
+        shapes = {"visits": (count,), "cells": (count, len(self.features) or width)}
+        visits, cells = (
+            read_state(name, state.get(name), shape, ours[name].dtype)
+            for name, shape in shapes.items()
         )
-        self.generator.set_state(generator)
+        load_generator(self.generator, state.get("generator"))
         self.feature_dim = width or None
         self.visits = dict(zip(_keys(cells), visits.tolist(), strict=True))
 

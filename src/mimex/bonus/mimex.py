@@ -7,7 +7,6 @@ the optimizer step, the reward of the window's newest step. B is K times the win
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal, Unpack
 
 import torch
@@ -19,7 +18,6 @@ from mimex.bonus.prediction import MaskedPrediction, Shared
 from mimex.bonus.size import COMPACT, AutoencoderSize
 from mimex.bonus.surprise import Loss, window_surprisal
 from mimex.data.checks import require_choice
-from mimex.nn.state import require_same
 from mimex.nn.transformer import blocks, init_linear, key_bias, sinusoidal_positions
 from mimex.types import Window
 
@@ -249,13 +247,3 @@ class MIMEx(MaskedPrediction):
         if self.categorical:
             prediction = prediction.masked_fill(~where, -1e9).softmax(-1)
         return masked, torch.where(where, prediction, x)
-
-    def load_published(self, weights: Mapping[str, Tensor]) -> None:
-        """Loads weights of the released code, whose model has the same parameter names."""
-        if not self.feature_dim:
-            raise ValueError("published weights need MIMEx(feature_dim=...): it is not known yet.")
-        weights = {name: w for name, w in weights.items() if not name.endswith("pos_embed.pe")}
-        needed = "MIMEx with mask_type='time' and size=AutoencoderSize(class_token=True)"
-        require_same(self.network.state_dict(), weights, f"this MIMEx (expected: {needed})")
-        self.network.load_state_dict(weights)
-        self.reset_optimizer()

@@ -7,6 +7,7 @@ checks, normalization, random numbers, scoring, learning and saving are here.
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import io
 import math
@@ -359,24 +360,20 @@ class MaskedPrediction(ABC):
         kind = type(self).__name__
         if state.get("kind") != kind:
             raise ValueError(f"this is the state of a {state.get('kind')!r}, not of a {kind!r}.")
-        for name in ("generator", "steps", "length", "feature_dim"):
-            if name not in state:
-                raise ValueError(f"the state has no {name}: it is damaged.")
         for name in ("length", "feature_dim", "action_dim"):
             ours, theirs = getattr(self, name), state.get(name)
             if ours and theirs and ours != theirs:
                 raise ValueError(
                     f"the state was saved with {name}={theirs}, this {kind} has {ours}."
                 )
-        discrete_obs = state.get("discrete_obs")
-        if discrete_obs not in (None, True, False):
-            raise ValueError(
-                f"the state's discrete_obs is {discrete_obs!r}; expected true, false or null."
-            )
         if state["feature_dim"] and self.normalize != ("statistics" in state):
             found = "no statistics" if self.normalize else "statistics of features"
             raise ValueError(
                 f"the state has {found}, but this {kind} has normalize={self.normalize}."
+            )
+        if (discrete_obs := state.get("discrete_obs")) not in (None, True, False):
+            raise ValueError(
+                f"the state's discrete_obs is {discrete_obs!r}; expected true, false or null."
             )
         if self.uses_actions:
             self.action_dim = self.action_dim or state.get("action_dim")
@@ -406,8 +403,11 @@ class MaskedPrediction(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         # As bytes: a process that torch.multiprocessing starts would share the memory of tensors.
         content = io.BytesIO()
-        _Pickler(content, self).dump(vars(self))
-        return _unpickled, (type(self), content.getvalue())
+        pickler = pickle.Pickler(content)
+        plain = object.__new__, (type(self),), vars(self)  # the encoder may be a method of ours
+        pickler.dispatch_table = {**copyreg.dispatch_table, type(self): lambda _: plain}
+        pickler.dump(self)
+        return pickle.loads, (content.getvalue(),)
 
 
 def _select(
@@ -415,34 +415,3 @@ def _select(
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Some windows of a batch; ``masked`` is ``(K, B, ...)``."""
     return x[rows], None if actions is None else actions[rows], valid[rows], masked[:, rows]
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles the attributes of a bonus. An encoder may be a method of the bonus itself.
-
-    Args:
-        content: Buffer to write to.
-        owner: The bonus.
-    """
-
-    def __init__(self, content: io.BytesIO, owner: MaskedPrediction) -> None:
-        super().__init__(content)
-        self._owner = owner
-
-    def persistent_id(self, obj: Any) -> str | None:
-        return "owner" if obj is self._owner else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, content: bytes, owner: MaskedPrediction) -> None:
-        super().__init__(io.BytesIO(content))
-        self._owner = owner
-
-    def persistent_load(self, pid: Any) -> Any:
-        return self._owner
-
-
-def _unpickled(kind: type[MaskedPrediction], content: bytes) -> MaskedPrediction:
-    made = kind.__new__(kind)
-    vars(made).update(_Unpickler(content, made).load())
-    return made

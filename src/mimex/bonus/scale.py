@@ -219,19 +219,11 @@ class BonusScale:
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics and counters."""
-        return {
-            "steps": self.steps,
-            "rows": self._rows,
-            "weight": self._weight,
-            "square": self._square,
-            "cost": self._cost,
-            "unrewarded": self._unrewarded,
-        }
+        return {name: getattr(self, attribute) for name, attribute in _STATE.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a ``state_dict``; if it does not fit, ValueError, and nothing changes."""
-        loaded = dict.fromkeys(self.state_dict(), 0.0)
-        for name in loaded:
+        for name in _STATE:
             least = -1 if name == "unrewarded" else 0
             value = state.get(name) if isinstance(state, Mapping) else None
             if not isinstance(value, int | float) or not least <= value < math.inf:
@@ -239,13 +231,14 @@ class BonusScale:
                     f"the scale's {name} is {value!r} in the state; expected a number of at least "
                     f"{least}: it is damaged, or was saved by another version of mimex."
                 )
-            loaded[name] = value
-        self.steps, self._rows, self._unrewarded = (
-            int(loaded[name]) for name in ("steps", "rows", "unrewarded")
-        )
-        self._weight, self._square, self._cost = (
-            float(loaded[name]) for name in ("weight", "square", "cost")
-        )
+        for name, attribute in _STATE.items():
+            setattr(self, attribute, type(getattr(self, attribute))(state[name]))
+
+
+_STATE = {"steps": "steps"} | {
+    name: f"_{name}" for name in ("rows", "weight", "square", "cost", "unrewarded")
+}
+"""Attributes of the statistics and counters, by their name in a state."""
 
 
 def _finite(name: str, values: Array) -> Tensor:

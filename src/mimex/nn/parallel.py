@@ -89,14 +89,6 @@ def chunk_slices(count: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def sum_tensors(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
-    """Sums tuples of tensors in order, into the tensors of the first."""
-    total = list(parts[0])
-    for part in parts[1:]:
-        torch._foreach_add_(total, part)
-    return total
-
-
 def summed_gradients(
     loss: Callable[[Item], tuple[Tensor, Result]],
     chunks: Sequence[Item],

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mimex.contracts import Restorable, Step, truncate
+from mimex.contracts import Restorable, Step, replace_rows, truncate
 from mimex.data.checks import require_range
 from mimex.types import Metrics
 
@@ -219,7 +218,7 @@ class Restarts:
         places = self.generator.choice(len(self), len(rows), p=self._weights())
         self._source[rows], self._aim[rows] = self._groups[places], self._values[places]
         states = {name: values[places] for name, values in self._archive.items()}
-        return _with_rows(observation, rows, self.env.restore(rows, states))
+        return replace_rows(observation, rows, self.env.restore(rows, states))
 
     def _weights(self) -> Array:
         """The probability of each archived state."""
@@ -268,16 +267,3 @@ _ARRAYS = (
 
 def _array(values: Any) -> Array:
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-
-
-def _with_rows(observation: Any, rows: Array, new: Any) -> Any:
-    """A copy of a batch of observations with some rows replaced."""
-    if isinstance(observation, dict):
-        return {name: _with_rows(part, rows, new[name]) for name, part in observation.items()}
-    if isinstance(observation, Tensor):
-        changed = observation.clone()
-        changed[torch.as_tensor(rows.astype(np.int64))] = torch.as_tensor(new).to(changed)
-        return changed
-    replaced = np.array(observation)
-    replaced[rows] = new
-    return replaced
