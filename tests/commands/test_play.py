@@ -21,6 +21,7 @@ def no_encoder(monkeypatch, tmp_path):
         ("FrankaReach", "expert", ", success"),
         ("FrankaReach", "zero", ", no success"),
         ("gym/CartPole-v1", "random", " steps"),
+        ("dmc/cartpole_swingup", "zero", " steps"),
         (f"{OWN}DictAction-v0", "random", "success"),
     ],
 )
@@ -71,8 +72,8 @@ def test_what_cannot_be_played_is_refused_with_the_remedy(arguments, words, no_e
 @pytest.mark.render
 def test_an_untrained_agent_has_a_video_named_after_its_task(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["play", "dmc/cartpole_swingup", "--agent", "zero"]) == 0
+    assert main(["play", f"{OWN}Swing-v0", "--agent", "zero"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("episode 1: return ")
-    assert said[1] == "dmc-cartpole_swingup.mp4"
+    assert said[1] == "gym-tests.tasks-Swing-v0.mp4"
     assert (tmp_path / said[1]).stat().st_size > 1000
