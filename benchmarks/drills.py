@@ -92,7 +92,7 @@ KILLS = {"on-policy training": 0.45, "off-policy training": 0.45, PROCESSES: 0.0
 """What is killed, and its share of all kills: few of those that start new processes."""
 
 WARM = (
-    *("torch._dynamo", "mujoco.batch", "dm_control.suite", "tyro", "rich.live"),
+    *("torch._dynamo", "mujoco.batch", "dm_control.suite", "tyro", "rich.live", "scipy.stats"),
     *("mimex.commands.train", "mimex.commands.study", "mimex.commands.build"),
     *("mimex.envs.manipulation", "mimex.envs.dmc_vector", "benchmarks.drills"),
 )

@@ -77,6 +77,13 @@ def vector_only(num_envs, mode=None, **settings):
     return env
 
 
+gymnasium.register(
+    "Swing-v0",  # of the suite, drawn, and short
+    "mimex.envs.dmc:DMC",
+    max_episode_steps=15,
+    kwargs={"task": "cartpole_swingup"},
+)
+
 MODES = {"NextStep-v0": AutoresetMode.NEXT_STEP, "SameStep-v0": AutoresetMode.SAME_STEP}
 for name, mode in {**MODES, "Disabled-v0": AutoresetMode.DISABLED, "Silent-v0": None}.items():
     gymnasium.register(name, vector_entry_point=vector_only, kwargs={"mode": mode})

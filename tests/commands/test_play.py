@@ -16,6 +16,7 @@ OWN = "gym/tests.tasks:"
         ("FrankaReach", "expert", ", success"),
         ("FrankaReach", "zero", ", no success"),
         ("gym/CartPole-v1", "random", " steps"),
+        ("dmc/cartpole_swingup", "zero", " steps"),
         (f"{OWN}DictAction-v0", "random", "success"),
         (f"{OWN}Numbers-v0", "zero", "in 15 steps, no success"),
     ],
@@ -79,7 +80,7 @@ def test_what_cannot_be_played_is_refused_with_the_remedy(arguments, words, caps
 @pytest.mark.render
 def test_all_episodes_are_in_the_video_that_is_asked_for(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    task, video = ["dmc/cartpole_swingup", "--agent", "zero"], ["--video", "videos/two.mp4"]
+    task, video = [f"{OWN}Swing-v0", "--agent", "zero"], ["--video", "videos/two.mp4"]
     assert main(["play", *task, "--episodes", "2", *video]) == 0
     *episodes, path = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in episodes] == ["episode 1", "episode 2"]

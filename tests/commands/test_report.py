@@ -118,7 +118,8 @@ def test_a_damaged_study_is_named_and_kept(run_folder, tmp_path, content, capsys
     run_folder.rename(tmp_path / "study" / "runs" / "reach")
     (tmp_path / "study" / "study.json").write_text(content)
     out = str(tmp_path / "study")
-    for words in (["report", out], ["study", "run", "difficulty", "--out", out, "--jobs", "1"]):
+    study = ["study", "run", "difficulty", "--tasks", "KukaPick", "--seeds", "1", "--jobs", "1"]
+    for words in (["report", out], [*study, "--out", out]):
         assert main(words) == 1
         assert str(tmp_path / "study" / "study.json") in capsys.readouterr().err
     assert (tmp_path / "study" / "study.json").read_text() == content

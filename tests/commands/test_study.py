@@ -20,6 +20,7 @@ rnd = { bonus = "rnd" }
 [scales.cpu.settings]
 steps = 96
 """
+ONE_SEED = ("--tasks", "KukaPick", "--seeds", "1")  # a plan is checked run by run
 
 
 def test_list_names_every_plan(capsys):
@@ -44,9 +45,11 @@ def test_show_lists_the_runs(capsys):
 
 
 def test_commands_are_shown_so_that_a_shell_reads_the_same_words(capsys):
-    words = ["study", "show", "difficulty", "--seeds", "1", "--commands"]
+    words = ["study", "show", "difficulty", *ONE_SEED, "--commands"]
     assert main([*words, "--set", "track.project=x; touch y $(touch z)"]) == 0
-    for line in capsys.readouterr().out.splitlines():
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    for line in lines:
         assert shlex.split(line)[:2] == ["mimex", "train"]
         assert "x; touch y $(touch z)" in shlex.split(line)
 
@@ -99,9 +102,9 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
         (["run", "difficulty", "--set", "steps"], "must be NAME=VALUE"),
         (["run", "difficulty", "--set", "ppo.epoch=3"], "--ppo.epoch"),
         (["run", "difficulty", "--set", "threads=3"], "sets threads to 3"),
-        (["run", "difficulty", "--scale", "paper"], "add --set vision.checkpoint=FILE"),
-        (["run", "difficulty", "--jobs", "0"], "--jobs is 0"),
-        (["run", "difficulty", "--backend", "rey"], "did you mean 'ray'"),
+        (["run", "difficulty", *ONE_SEED, "--scale", "paper"], "add --set vision.checkpoint=FILE"),
+        (["run", "difficulty", *ONE_SEED, "--jobs", "0"], "--jobs is 0"),
+        (["run", "difficulty", *ONE_SEED, "--backend", "rey"], "did you mean 'ray'"),
         (["init", "mine"], "must end in .toml"),
         (["run", "ablations", "--set", "mimex.mask_ratio=nan"], "mask-ratio is nan"),
         (["run", "ablations", "--set", "mimex.lr=-1"], "lr=-1.0"),

@@ -44,8 +44,8 @@ class Settings:
         success_steps: Consecutive steps in which the success condition must hold.
         lift: Pick and Move: the cube counts as lifted when its lowest corner is up ("clear"), when
             its center is up ("center", the published rule, which a tipped cube also satisfies), or
-            when it is clear and between the fingers ("held"; the goal bonus and success then require
-            this, too, so that a tossed cube does not count).
+            when it is clear and between the fingers ("held"; the goal bonus and success then
+            require this, too, so that a tossed cube does not count).
         opening: Cabinet: drawer opening required for success (m); the goal bonus starts 2 cm
             earlier.
         hold: Cabinet: for success a gripper must still hold the handle of the open drawer.
