@@ -70,7 +70,9 @@ def measure(folder: StudyFolder, run: PlannedRun, layout: Layout) -> float:
                 end = min(limit, time.monotonic() + SECONDS)
             for name, row in rows.items():
                 speeds[name][row["step"]] = row["time/steps_per_second"]
-    return sum(sum(each.values()) / max(len(each), 1) for each in speeds.values())
+    # The first row of each run may be from the time in which others were starting.
+    measured = [list(each.values())[1:] or list(each.values()) for each in speeds.values()]
+    return sum(sum(each) / max(len(each), 1) for each in measured)
 
 
 def choose_layout(
