@@ -13,7 +13,7 @@ ROOM = 2 * 2**30  # bytes; the suite needs less, since folders of tests that pas
 
 
 def pytest_configure(config):
-    """Temporary folders are in memory: small runs would mostly wait for the disk (fsync)."""
+    """Temporary folders are in memory, where checkpoints of small runs wait for no disk (fsync)."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
         found = os.statvfs(MEMORY)
         may_run = not found.f_flag & os.ST_NOEXEC  # as commands of the wheel have to
