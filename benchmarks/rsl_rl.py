@@ -24,7 +24,7 @@ from mimex.commands.build import make_env
 from mimex.config import TrainConfig, parse
 
 TASK = "FrankaReachUp"
-METHODS = ("none", "rnd", "mimex")
+METHODS = ("mimex", "rsl_rl-rnd", "none")
 WEIGHT = 0.3
 """Weight of both bonuses, each divided by the standard deviation of its discounted returns."""
 
@@ -56,7 +56,7 @@ def make(config: TrainConfig, method: str, weight: float = WEIGHT) -> peers.Lear
         "actor": network | {"distribution_cfg": noise}, "critic": network,
     }  # fmt: skip
     env = peers.RslEnv(make_env(config, config.envs), seed_for(config, "environment"), 1.0)
-    if method == "rnd":
+    if method == "rsl_rl-rnd":
         settings["obs_groups"]["rnd_state"] = ["policy"]
         widths = {"predictor_hidden_dims": [256, 256], "target_hidden_dims": [256, 256]}
         algorithm["rnd_cfg"] = {
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--reward", default="sparse")
-    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--steps", type=int, default=1_500_000)
     parser.add_argument("--weight", type=float, default=WEIGHT, help="weight of the bonus")
     parser.add_argument("--out", type=Path, default=Path("runs/rsl_rl"))
     options = parser.parse_args()

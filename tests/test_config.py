@@ -166,8 +166,17 @@ def help_of(*arguments, capsys):
     [
         (
             ("FrankaPick",),
-            ("--reward", "--observation", "--ppo.lr", "--world.engine", "--help-all"),
-            ("--ppo.adam-eps", "--scale.", "--rnd.", "--mimex.", "--drqv2.", "--gym.", "--replay."),
+            ("--reward", "--world.engine", "--world.lift", "--help-all"),
+            (
+                "--ppo.adam-eps",
+                "--restarts.reach",
+                "--scale.",
+                "--rnd.",
+                "--mimex.",
+                "--drqv2.",
+                "--gym.",
+                "--replay.",
+            ),
         ),
         (
             ("gym/CartPole-v1", "--bonus", "rnd"),

@@ -119,7 +119,7 @@ def test_a_capsule_has_the_shape_that_mujoco_gives_it():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gym/CartPole-v1", "--agent", "random"], "no MuJoCo scene to view: use `mimex play`"),
+        (["gym/CartPole-v1", "--agent", "random"], "no MuJoCo scene to view: use `mimex play"),
         (["dmc/cartpole_swingup", "--agent", "expert"], "dmc/cartpole_swingup has none"),
         (["FrankaPick"], "or a task with --agent zero, random or expert, or with --pretrained"),
         (["FrankaReach", "--pretrained", "--random"], "leave one out"),

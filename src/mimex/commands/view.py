@@ -248,8 +248,8 @@ def simulation(env: VectorEnv[Any, Any, Any]) -> tuple[Any, Poses]:
         model = data = None
     if not hasattr(model, "ngeom") or not hasattr(data, "xpos"):
         raise ValueError(
-            "this task has no MuJoCo scene to view: use `mimex play`, which records a video of any "
-            "task that can be rendered"
+            "this task has no MuJoCo scene to view: use `mimex play --video FILE`, which records "
+            "any task that can be rendered"
         )
     return model, lambda: (data.xpos, data.xquat)
 

@@ -31,7 +31,7 @@ _SHOWN = ("task", "agent", "bonus", "steps", "envs", "seed", "out", "preset", "d
 """Settings that --help shows for every run."""
 
 _SHOWN_IN_SECTION = {
-    "world": ("episode_steps", "engine"),
+    "world": ("episode_steps", "lift", "engine"),
     "eval": ("every", "episodes"),
     "track": ("checkpoint_every", "loggers"),
 }
