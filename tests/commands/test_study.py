@@ -110,6 +110,8 @@ def test_init_writes_a_plan_that_can_be_shown(tmp_path, capsys):
         (["run", "ablations", "--set", "mimex.lr=-1"], "lr=-1.0"),
         (["run", "ablations", "--set", "mimex.size.decoder_depth=0"], "decoder_depth=0"),
         (["run", "ablations", "--set", "scale.discount=2"], "scale.discount"),
+        (["run", "difficulty", "--set", 'ppo.hidden=[64, "--out", "x"]'], "another setting"),
+        (["show", "difficulty", "--set", 'ppo.hidden=[64, "--out=x"]'], "another setting"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):

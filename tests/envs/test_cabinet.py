@@ -4,6 +4,7 @@ import pytest
 
 from mimex.envs import scene
 from mimex.envs.robots.franka import FRANKA
+from mimex.envs.robots.kuka_allegro import KUKA
 
 
 @pytest.fixture
@@ -71,3 +72,26 @@ def test_cabinet_and_drawer_do_not_touch_each_other(cabinet) -> None:
         for contact in data.contact:
             pair = {model.body(model.geom_bodyid[g]).name for g in contact.geom}
             assert pair != {"cabinet", "drawer"}
+
+
+def test_sparse_jacobians_give_the_hand_the_step_of_dense_ones() -> None:
+    sparse = scene.build(KUKA, "Cabinet").compile()
+    dense = scene.build(KUKA, "Cabinet").compile()
+    dense.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    assert mujoco.mj_isSparse(sparse)
+    assert not mujoco.mj_isSparse(dense)
+    data, same = mujoco.MjData(sparse), mujoco.MjData(dense)
+    for joint, position in zip(KUKA.joints, KUKA.home, strict=True):
+        data.joint(joint).qpos = data.actuator(joint).ctrl = position
+    full = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.empty(mujoco.mj_stateSize(sparse, full))
+    generator, most = np.random.default_rng(0), 0
+    for _ in range(200):
+        data.ctrl[:] += 0.1 * generator.normal(size=len(KUKA.joints))
+        mujoco.mj_getState(sparse, data, state, full)
+        mujoco.mj_setState(dense, same, state, full)
+        mujoco.mj_step(sparse, data)
+        mujoco.mj_step(dense, same)
+        np.testing.assert_allclose(data.qvel, same.qvel, atol=1e-9)  # m/s, rad/s
+        most = max(most, data.ncon)
+    assert most > 16  # the boxes have four contacts each, and the hand sometimes one

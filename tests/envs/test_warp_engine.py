@@ -133,7 +133,7 @@ def test_tensors_have_the_same_values(settings: dict[str, Any]) -> None:
     ends = 0
     kept = []
     for actions in actions_of(numpys, 10):
-        *expected, info = numpys.step(actions)
+        *expected, numpy_info = numpys.step(actions)
         *found, info = tensors.step_on_device(tensors.engine.array(actions))
         for ours, theirs in zip(found, expected, strict=True):
             assert isinstance(ours, torch.Tensor)
@@ -142,14 +142,14 @@ def test_tensors_have_the_same_values(settings: dict[str, Any]) -> None:
             np.testing.assert_array_equal(to_numpy(ours), theirs)
         kept.append((found[0], expected[0].copy()))
         ended = expected[2] | expected[3]
-        running, final = info, info.get("final_info", {})
+        running, final = numpy_info, numpy_info.get("final_info", {})
         assert ("final_info" in info) == ("final_obs" in info) == ended.any()
         for name in final and info.keys() - {"final_info", "final_obs"}:
             ours = to_numpy(info[name])
             np.testing.assert_array_equal(np.where(ended, final[name], running[name]), ours)
             np.testing.assert_array_equal(to_numpy(info["final_info"][name]), ours)
         if ended.any():
-            last = np.stack(list(info["final_obs"][ended]))
+            last = np.stack(list(numpy_info["final_obs"][ended]))
             np.testing.assert_array_equal(to_numpy(info["final_obs"]), last)
         ends += ended.sum()
     assert ends >= 8
@@ -208,8 +208,8 @@ def test_images_equal_those_of_the_cpu_engine() -> None:
         images = [env.step(action)[0]["image"].astype(float) for env in (ours, theirs)]
     assert np.ptp(images[0]) > 50
     assert np.abs(images[0] - images[1]).mean() < 0.5  # of 255
-    images = [np.array(env.render(), float) for env in (ours, theirs)]
-    assert np.abs(images[0] - images[1]).mean() < 0.5
+    renders = [np.array(env.render(), float) for env in (ours, theirs)]
+    assert np.abs(renders[0] - renders[1]).mean() < 0.5
     ours.close()
     theirs.close()
 

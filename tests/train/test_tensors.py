@@ -14,6 +14,7 @@ from mimex.config import preset
 from mimex.contracts import supports_tensors
 from mimex.envs.manipulation import VectorManipulation
 from mimex.envs.small import DeepSea
+from mimex.train.restarts import RestartSettings
 
 ENVS = 5
 
@@ -23,8 +24,8 @@ DEVICES = [
 ]
 
 
-def training(device, *, tensors):
-    """A run whose environments end one after the other."""
+def training(device, *, tensors, share=0.25):
+    """A run whose environments end one after the other, with a share of restarts."""
     pytest.importorskip("mujoco_warp", reason="needs pip install 'mimex[warp]'")
     config = preset("cpu", "oracle", "FrankaReach")
     run = make_training(
@@ -35,6 +36,7 @@ def training(device, *, tensors):
             device=device,
             ppo=replace(config.ppo, minibatches=2),
             loop=LoopSettings(rollout_steps=16, stagger=True),
+            restarts=RestartSettings(share=share),
             world=replace(config.world, engine="warp", episode_steps=40),
         )
     )
@@ -64,7 +66,7 @@ def test_a_step_reads_which_episodes_ended_and_nothing_else(device, monkeypatch)
     monkeypatch.setattr(torch, "from_numpy", torch.as_tensor)  # which a mode does not see
 
     def crossings(tensors):
-        run = training(device, tensors=tensors)
+        run = training(device, tensors=tensors, share=0)  # restarts save states in NumPy
         run._begin(0)
         while run.agent.warming_up:
             run.advance(10**9)

@@ -169,11 +169,7 @@ class Plan:
             layers += [self.axes[axis][label] for axis, label in chosen.items()]
             layers += [settings or {}]
             merged = {name: value for layer in layers for name, value in layer.items()}
-            for name in filter(merged.__contains__, RESERVED):
-                raise ValueError(
-                    f"the plan {self.name!r} sets {name} to {merged[name]!r}, but a study sets "
-                    f"{', '.join(RESERVED)} for each run: leave it out."
-                )
+            self._require_valid(merged)
             # A folder name: "time 70 %" becomes "time-70".
             name = "-".join([self._short(task), *labels, str(seed)])
             name = re.sub(r"[^\w.]+", "-", name).strip("-")
@@ -190,6 +186,22 @@ class Plan:
         last = task.split("/")[-1]
         same = [other for other in self.tasks if other.split("/")[-1] == last]
         return last if len(same) == 1 else task
+
+    def _require_valid(self, settings: Settings) -> None:
+        for name, value in settings.items():
+            if name in RESERVED:
+                raise ValueError(
+                    f"the plan {self.name!r} sets {name} to {value!r}, but a study sets "
+                    f"{', '.join(RESERVED)} for each run: leave it out."
+                )
+            words = value if isinstance(value, list | tuple) else [value]
+            invalid = not re.fullmatch(r"[\w.]+", name)
+            if invalid or any(str(word).startswith("--") for word in words):
+                raise ValueError(
+                    f"the plan {self.name!r} sets {name} to {value!r}, which `mimex train` would "
+                    "read as another setting: names have letters, digits, _ and dots, and values "
+                    "do not begin with dashes."
+                )
 
 
 def flags(settings: Settings) -> list[str]:

@@ -11,27 +11,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mimex.files import read_object, read_own
-from mimex.track.jsonl import read_row
+from mimex.track.jsonl import MAX_STEP, read_row
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The contents of a run folder."""
+    """The contents of a run folder.
 
-    name: str  # of the folder
+    Attributes:
+        name: The folder's name.
+        path: The folder.
+        config: Nested settings of config.json.
+        about: Versions, command and machine of about.json; empty if it is missing.
+        columns: Every metric by name, and ``step``: ``(rows,)`` each, NaN where a row lacks it.
+    """
+
+    name: str
     path: Path
-    config: dict[str, Any]  # nested settings of config.json
-    about: dict[str, Any]  # versions, command and machine of about.json; empty if it is missing
-    columns: dict[str, Floats]  # by metric, and "step": (rows,) each, NaN where a row lacks it
+    config: dict[str, Any]
+    about: dict[str, Any]
+    columns: dict[str, Floats]
 
     @property
     def task(self) -> str:
+        """The task's name."""
         return str(self.config.get("task", "unknown task"))
 
     @property
     def seed(self) -> int:
+        """Random seed."""
         return int(self.config.get("seed", 0))
 
     @property
@@ -73,9 +83,10 @@ def load_run(path: Path) -> Run:
     metrics = path / "metrics.jsonl"
     settings = read_object(config)
     for name, kind in (("task", str), ("bonus", str), ("seed", int), ("steps", int)):
-        if not isinstance(value := settings.get(name, kind()), kind):
+        value = settings.get(name, kind())
+        if not isinstance(value, kind) or (isinstance(value, int) and abs(value) >= MAX_STEP):
             raise ValueError(
-                f"{config} has {value!r} for {name}: restore it, or leave the run out."
+                f"{config} has {repr(value)[:40]} for {name}: restore it, or leave the run out."
             )
     return Run(
         name=path.resolve().name,
@@ -116,11 +127,13 @@ def read_columns(text: bytes) -> dict[str, Floats]:
     """
     rows = [row for line in text.split(b"\n")[:-1] if (row := read_row(line)) is not None]
     names = dict.fromkeys(name for row in rows for name in row) or {"step": None}
+    return {name: np.array([_number(row.get(name)) for row in rows], float) for name in names}
 
-    def number(value: Any) -> float:
-        return float(value) if isinstance(value, int | float) else np.nan
 
-    return {name: np.array([number(row.get(name)) for row in rows], float) for name in names}
+def _number(value: Any) -> float:
+    if isinstance(value, int) and abs(value) >= MAX_STEP:  # may be too large for a float
+        return np.nan
+    return float(value) if isinstance(value, int | float) else np.nan
 
 
 def _folders(path: Path, seen: set[Path]) -> list[Path]:
