@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--reward", default="sparse")
     parser.add_argument("--steps", type=int, default=1_500_000)
+    parser.add_argument("--envs", type=int, default=512, help="parallel environments")
     parser.add_argument("--weight", type=float, default=WEIGHT, help="weight of the bonus")
     parser.add_argument("--out", type=Path, default=Path("runs/rsl_rl"))
     options = parser.parse_args()
@@ -87,7 +88,7 @@ def main() -> None:
             continue
         arguments = [
             TASK, "--reward", options.reward, "--steps", str(options.steps), "--seed", str(seed),
-            "--threads", "1", "--eval.every", "50000",
+            "--threads", "1", "--eval.every", "50000", "--envs", str(options.envs),
         ]  # fmt: skip
         print(f"{method}, seed {seed}", flush=True)
         config = parse(arguments).checked()

@@ -372,3 +372,8 @@ def test_per_rollout_values_added_at_truncations_are_not_counted_as_reward(norma
     model.learn(64, reset_num_timesteps=False)
     rewards = inner.stream.reward_sums["extrinsic"] - before
     assert rewards == pytest.approx(np.abs(np.stack(seen)).sum(), rel=0.02 if normalized else 0)
+
+
+def test_normalize_is_refused_with_the_remedy():
+    with pytest.raises(TypeError, match=r"MIMEx\(normalize=True\).*beta=BonusScale"):
+        BonusVecEnv(make_vec_env("Pendulum-v1", 1), RND(), normalize=True)

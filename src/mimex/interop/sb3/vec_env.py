@@ -71,6 +71,11 @@ class BonusVecEnv(VecEnvWrapper):
     def __init__(
         self, venv: VecEnv, bonus: IntrinsicReward, **options: Unpack[StreamOptions]
     ) -> None:
+        if "normalize" in options:
+            raise TypeError(
+                "normalize is no option of BonusVecEnv. To normalize what the bonus sees, use "
+                "MIMEx(normalize=True); to scale the bonus or not, beta=BonusScale(normalize=...)."
+            )
         super().__init__(venv)
         self.stream = RolloutBonus(
             bonus, venv.num_envs, venv.observation_space, venv.action_space, **options
